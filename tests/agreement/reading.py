@@ -347,7 +347,7 @@ def _json_claim(one: dict[str, Any]) -> Told:
     held = one["difference"]
     none = held["value"] == held["low"] == held["high"] == 0
     same = one["verdict"] == "same" or (none and one["verdict"] != "not judged")
-    clipped = [100 * min(1.0, max(-1.0, held[name])) for name in ("value", "low", "high")]
+    clipped = [100 * round(min(1.0, max(-1.0, held[name])), 8) for name in ("value", "low", "high")]
     digits = [2 if n and abs(number) > 0 and round(abs(number), 1) == 0 else 1 for n, number in enumerate(clipped)]
     change = () if same or none else tuple(f"{number + 0.0:+.{k}f}" for number, k in zip(clipped, digits, strict=True))
     both = [str(count) for count in one["seeds"]]

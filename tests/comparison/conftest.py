@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, replace
@@ -53,7 +54,8 @@ def make_scores(
 ) -> list[ItemScore]:
     """Items are the same for every model of a set; a document's difficulty is shared by models, luck is the model's own."""
     shared = np.random.default_rng((seed, 1))
-    luck = np.random.default_rng((seed, 2, own if own is not None else abs(hash((model.run, model.step, model.skill))) % 10_000))
+    drawn = zlib.crc32(f"{model.run} {model.step} {model.skill}".encode())  # the same in every process, as hash() of words is not
+    luck = np.random.default_rng((seed, 2, own if own is not None else drawn))
     scores = []
     for task in tasks:
         for document in range(documents):

@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.comparison.archive import archive
 from coref_automl.comparison.claims import ALPHA, BASE, Answer, Claim
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import study_at
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.models.model_files import weights_fingerprint
+from coref_automl.records import Estimate
 from coref_automl.report.answer_wording import answer_lines
 from coref_automl.report.printout import recommend
 from coref_automl.say import Say
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
+from tests.evaluation.tiny import save_checkpoint
 
 RESULTS = Path(__file__).parents[2] / "results"
 TASKS = ("real", "lambada", "real-far")
@@ -242,6 +246,24 @@ def test_weights_that_are_gone_are_made_again_by_a_command(tmp_path: Path) -> No
     assert "study --recipe STUDY.yaml --method entity+light " in keep.again  # its settings are not in its record
 
 
+def test_weights_of_an_archived_checkpoint_are_there_by_their_bytes_and_not_by_its_path(tmp_path: Path) -> None:
+    root = study(tmp_path, {"entity": (0.5,)}, documents=60)
+    keep = answer(root).keep
+    assert keep is not None
+    result = find_evaluations([keep.path])[0].folder / "result.json"
+    record, weights = read_json(result), weights_fingerprint(str(save_checkpoint(Path(keep.path))))
+    write_json(result, record | {"fingerprints": record["fingerprints"] | {"weights": weights}})
+    archive(root, out=tmp_path / "kept")
+    found = answer(tmp_path / "kept").keep
+    assert found is not None
+    assert (found.path, found.there, found.again) == (keep.path, True, "")
+    save_checkpoint(Path(keep.path), seed=1)  # another model in its place
+    other = answer(tmp_path / "kept")
+    assert other.keep is not None
+    assert (other.keep.there, other.keep.again != "") == (False, True)
+    assert "weights gone" in other.against
+
+
 def test_a_method_keeps_the_name_of_its_owner(tmp_path: Path) -> None:
     it = answer(study(tmp_path, {"mlm": (-1.0,), "copy+link+light": (0.5,)}))
     assert it.method == "copy+link+light 128"
@@ -296,6 +318,45 @@ def test_runs_that_are_copies_are_undecided(evaluated: Maker) -> None:
     assert answer(root).action == "undecided"
 
 
+def test_a_seed_to_add_is_one_that_the_method_does_not_have(evaluated: Maker) -> None:
+    models = [Model("base", 0, -1.0), *(Model(f"entity-128-s{seed}", 100, 0.5, seed=seed) for seed in range(3))]
+    root = evaluated(models, documents=30)
+    scores = find_evaluations([root / "entity-128-s0"])[0].scores()
+    for model in models[1:]:
+        write_evaluation(root, model, scores)
+    step = answer(root).step
+    assert step is not None
+    assert step.do == "add seeds"
+    assert " --seed 3 " in step.command
+
+
+def test_of_methods_trained_unequally_the_shortest_run_is_trained_longer(tmp_path: Path) -> None:
+    """Here it is one of the method that has the longest run, too."""
+    root = study(tmp_path, {"mlm": (-1.0,), "entity": (0.8,)})
+    for path in (root / "entity-128-s2").rglob("result.json"):
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | {"tokens": 50_000}})
+    for path in (root / "entity-128-s1").rglob("result.json"):
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | {"tokens": 110_000}})
+    it = answer(root)
+    assert (it.method, it.unjudged) == ("entity 128", ("mlm 128",))
+    assert it.step is not None
+    assert it.step.do == "train equally"
+    assert "--max-tokens 110000 " in it.step.command
+    assert it.step.command.endswith("entity-128-s2-longer")
+
+
+def test_the_gain_where_the_base_is_kept_is_one_that_was_judged(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"mlm": (-1.0,), "entity": (-1.0,)}))
+    assert it.action == "keep base"
+    (base,) = (question for question in it.questions if question.id == "base")
+    high = replace(base.lead, a="combined 128", verdict="not judged", difference=Estimate(0.5, 0.1, 0.9, 9))
+    gain = replace(it, questions=(replace(base, others=(*base.others, high)),)).gain
+    assert gain is not None
+    assert gain.difference.value == max(claim.difference.value for claim in base.claims)
+
+
 def test_every_claim_agrees_with_its_interval_and_turns_round(tmp_path: Path) -> None:
     skills = {"mlm": (-1.0, -0.9), "combined": (-0.7, -0.6), "entity": (-0.3, 0.1)}
     it = answer(study(tmp_path, skills, lengths=(128, 256), documents=80))
@@ -330,11 +391,13 @@ def test_the_checkpoint_to_use_is_of_the_window_that_the_answer_names(tmp_path: 
     assert judged.chosen.name == judged.answer.highest
 
 
-def test_looks_are_counted_as_a_study_wrote_them(tmp_path: Path) -> None:
+def test_looks_are_counted_as_a_study_wrote_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = study(tmp_path, {"entity": (0.4,)})
     assert answer(root).looks == 1
     write_json(root / "looks.json", [2, 3, 4])
     assert answer(root).looks == 3
+    monkeypatch.chdir(root / "entity-128-s0")
+    assert answer(".").looks == 3
 
 
 def kept(folder: str, *runs: str) -> list[Path]:

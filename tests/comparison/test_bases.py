@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.power import verdicts_of
 from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.study import Side, claim_of
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
@@ -165,6 +165,31 @@ def test_another_models_base_is_not_called_the_base(tmp_path: Path) -> None:
     assert (answer.base, answer.action) == (None, "no base")
 
 
+def test_a_base_that_was_not_evaluated_is_not_kept_for_what_was_judged_beside_another(tmp_path: Path) -> None:
+    """It was evaluated in windows of another length, and what was judged there gained nothing."""
+    root = write(tmp_path, [WEAK, *steps("b", -1.4, seq_len=256), *steps("c", 2.4)], {"b": "weak", "c": "weak"})
+    answer = recommend(root)
+    assert answer.highest.startswith("c/")
+    assert [claim.verdict for claim in answer.questions[0].claims] == ["not shown"] * 2
+    assert (answer.base, answer.action) == (None, "no base")
+    assert "base not evaluated" in answer.against
+
+
+def test_methods_that_began_from_a_checkpoint_of_a_run_are_judged_against_it(tmp_path: Path) -> None:
+    """The run has another checkpoint, so that this one was chosen among several; it is their base all the same."""
+    runs = [Model(f"b-128-s{seed}", 200, 3.6, seed=seed) for seed in range(3)]
+    root = write(tmp_path, [STRONG, *steps("a", 1.4), *runs], {"a": "strong"} | {run.run: "a/checkpoint-200" for run in runs})
+    study = read_study(root)
+    gains = {claim.a: (claim.verdict, claim.seeds) for claim in study.answer.questions[0].claims}
+    assert gains["b 128"] == ("better", (3, 1))
+    assert (study.answer.action, study.answer.method, study.answer.base) == ("use method", "b 128", "a/checkpoint-200")
+    method = next(arm for arm in study.arms if arm.name == "b 128")
+    base = next(entry for entry in study.entries if entry.name == "a/checkpoint-200")
+    sides = Side("b 128", tuple(method.ends), method), Side(base.name, (base,))
+    assert claim_of(study.group, study, *sides, "real1_strict") == study.answer.questions[0].lead
+    assert claim_of(study.group, study, *sides[::-1], "real5_strict").verdict == "worse"
+
+
 def test_a_base_that_only_another_bases_run_beats_is_not_beaten(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, WEAK, *steps("a", 1.3), *steps("b", 0.3, seq_len=256)], STARTS)
     answer = recommend(root)
@@ -255,7 +280,7 @@ def test_models_of_two_owners_and_one_name_are_two_models(tmp_path: Path) -> Non
     answer = recommend(root)
     assert (answer.base, answer.action) == ("klue--roberta", "keep base")
     study = read_study(root)
-    assert [base.name for arm in study.arms if (base := base_of(study.group.entries, arm))] == ["klue--roberta"]
+    assert [base.name for arm in study.arms if (base := study.own_base(arm.ends[0]))] == ["klue--roberta"]
 
 
 def test_power_takes_the_spread_of_runs_from_their_own_base(tmp_path: Path) -> None:

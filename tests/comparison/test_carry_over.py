@@ -148,6 +148,19 @@ def test_single_starts_are_claims_about_checkpoints(runs: Path, tmp_path: Path) 
     assert all("checkpoint" in claim.against for claim in judged)
 
 
+@pytest.mark.parametrize(("alone", "used"), [("entity", "entity-128-s0/checkpoint-200"), ("mlm", "entity 128")])
+def test_the_method_to_use_counts_as_tested_by_one_start_or_by_several(tmp_path: Path, alone: str, used: str) -> None:
+    """Claims about a single start name its checkpoint, those beside them a method."""
+    trained = [replace(model, skill=0.8 if model.objective == "entity" else 0.0) for model in models()]
+    shares = {"entity": (0.9, 0.88, 0.9), "mlm": (0.6, 0.62, 0.6)}
+    write_starts(tmp_path / "relation", shares | {alone: shares[alone][:1], "base": (0.6,)})
+    it = answer(write(tmp_path / "runs", trained), tmp_path / "relation")
+    question = it.question("relation")
+    assert it.method == "entity 128"
+    assert question is not None
+    assert (question.lead.a, question.lead.b, question.tested) == (used, BASE, True)
+
+
 def test_starts_that_are_not_trained_alike_are_not_compared_as_methods(runs: Path, tmp_path: Path) -> None:
     write_from(tmp_path / "a", "entity", 200, 0.9)
     write_from(tmp_path / "a", "mlm", 20, 0.6)

@@ -17,6 +17,7 @@ from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Estimate
 from coref_automl.report.page import points
 from coref_automl.report.printout import compare
+from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation, write_relation_run
 
 BASE = Model("base", 0, -1.0)
@@ -93,6 +94,19 @@ def test_unlike_items_are_refused_by_name_and_common_compares_the_shared_ones(tm
     assert table.items == len(confirm)
     assert f"the {len(confirm):,} items that all have" in table.notes[0]
     assert folder.exists()
+
+
+def test_common_names_what_it_leaves_out_for_its_dtype(tmp_path: Path) -> None:
+    """Of one model, a set in float32 and another in bfloat16: alone each counts, together one does."""
+    for name, models in (("a", (BASE, GOOD)), ("b", (BASE, GOOD))):
+        for number, model in enumerate(models):
+            folder = write_evaluation(tmp_path, model, make_scores(model, documents=40, own=number, set_name=name), set_name=name)
+            if (name, model) == ("b", GOOD):
+                record = read_json(folder / "result.json")
+                write_json(folder / "result.json", record | {"dtype": "bfloat16"})
+    assert not [note for note in compare(tmp_path).notes if "bfloat16" in note]
+    (left_out,) = [note for note in compare(tmp_path, common=True).notes if "bfloat16" in note]
+    assert left_out.startswith(f"Left out: {folder} is in bfloat16; run/checkpoint-100 is shown in float32 ")
 
 
 def test_unlike_scorer_versions_are_refused_even_with_common(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.scores import choose_metric
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze, half_set
 from coref_automl.evaluation.metrics import halves
@@ -62,6 +63,27 @@ def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Pat
     assert far == ({"real_far_word"} if reach == 20 and words else set() if reach == 20 else {"real_far1_strict"})
 
 
+def test_items_that_were_not_run_are_not_out_of_reach(tmp_path: Path) -> None:
+    for number, model in enumerate((Model("base", 0, -1.0), Model("entity", 100, 0.1))):
+        scores = make_scores(model, documents=120, own=number, tasks=("real",))
+        write_evaluation(tmp_path, model, scores if number == 0 else scores[: len(scores) // 20])
+    (group,) = read_groups(open_results([str(tmp_path)]))
+    assert group.reachable("real") == 1.0
+    assert choose_metric(group, None) == ("real1_strict", [])
+
+
+def test_a_composite_without_items_of_a_part_has_no_items(tmp_path: Path) -> None:
+    """All LAMBADA items are of one document, which lies in one half."""
+    model = Model("entity", 100, 0.1)
+    scores = [
+        replace(score, cluster="one") if score.task == "lambada" else score for score in make_scores(model, documents=40, own=0)
+    ]
+    write_evaluation(tmp_path, model, scores)
+    (group,) = read_groups(open_results([str(tmp_path)]))
+    items = [group.columns("score", half=half).items for half in ("select", "confirm")]
+    assert (min(items), max(items) > 0) == (0, True)
+
+
 def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:
     write(tmp_path / "x", Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 200, 0.2))
     write(tmp_path / "y", Model("entity", 100, 0.8), Model("entity", 200, 0.9), weights="other")
@@ -81,10 +103,20 @@ def test_runs_of_one_name_that_were_trained_differently_are_two_runs_even_withou
     assert {run.split(" @")[0] for run in read_study(tmp_path).runs()} == {"x-entity", "y-entity"}
 
 
-def test_a_run_that_moved_between_two_evaluations_stays_one(tmp_path: Path) -> None:
-    write(tmp_path / "before", Model("base", 0, -1.0), Model("entity", 100, 0.1))
-    write(tmp_path / "after", Model("entity", 200, 0.2))
-    assert list(read_study(tmp_path).runs()) == ["entity"]
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_run_that_moved_between_two_evaluations_stays_one_and_its_folders_are_named(tmp_path: Path, archived: bool) -> None:
+    """Nothing but its folders tells it from two runs that were trained alike and share no step."""
+    runs, kept = tmp_path / "runs", tmp_path / "kept"
+    write(runs / "before", Model("base", 0, -1.0), Model("entity", 100, 0.1))
+    write(runs / "after", Model("entity", 200, 0.2))
+    for folder in ("before", "after") if archived else ():
+        assert command(["archive", str(runs / folder), "--out", str(kept / folder)]) == 0
+    root = kept if archived else runs
+    study = read_study(root)
+    assert list(study.runs()) == ["entity"]
+    (note,) = study.notes
+    assert note == f"entity: {root}/after/entity, {root}/before/entity count as one run: their records agree."
+    assert read_study(root / "before").notes == ()
 
 
 def test_a_checkpoint_without_a_record_is_taken_to_have_begun_from_the_studys_base(tmp_path: Path) -> None:
@@ -94,6 +126,10 @@ def test_a_checkpoint_without_a_record_is_taken_to_have_begun_from_the_studys_ba
     without = replace(first, evaluation=replace(first.evaluation, provenance=None))
     assert study.choice.base is not None
     assert own_base(study.entries, without, study.choice.base) is study.choice.base
+    longer = replace(without, evaluation=replace(without.evaluation, seq_len=256))
+    assert own_base(study.entries, longer, study.choice.base) is None  # a longer window is itself an advantage
+    base = replace(study.choice.base, evaluation=replace(study.choice.base.evaluation, seq_len=256))
+    assert own_base([*study.entries, base], longer, study.choice.base) is base
 
 
 @pytest.mark.parametrize("archived", [False, True])
@@ -110,8 +146,9 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
         root, result = tmp_path / "kept", tmp_path / "kept" / result.relative_to(root)
 
     def halves_at(*, common: bool = True, evalset: str | None = None) -> dict[str, str]:
-        items = read_groups(open_results([str(root)]), common=common, evalset=evalset)[0].items
-        return dict(zip(items.index, items.halves.tolist(), strict=True))
+        (group,) = read_groups(open_results([str(root)]), common=common, evalset=evalset)
+        assert group.columns("real1_strict").documents == (120 if common else 60)  # both sets number theirs from 0 in an archive
+        return dict(zip(group.items.index, group.items.halves.tolist(), strict=True))
 
     alone = halves_at(common=False, evalset="a")
     assert set(alone.values()) == {"select", "confirm"}

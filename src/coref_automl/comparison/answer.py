@@ -6,7 +6,7 @@ The first row that applies decides the action, and which checkpoint the answer n
     nothing was trained                                           undecided         the highest
     a method with several seeds is shown better                   use method        the highest of the best such method
     no method has several seeds; a checkpoint is shown better     use checkpoint    the highest of such checkpoints
-    no base was evaluated on these items at this length           no base           the highest
+    its base was not evaluated on these items at this length      no base           the highest
     a gain was judged, and none is shown                          keep base         the highest, which is not to be used
     no gain could be judged                                       undecided         the highest
 
@@ -32,6 +32,8 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS, StudyClaims, gains_over_bases, metric_of, with_expected_gain
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
+from coref_automl.evaluation.columns import holds_text
+from coref_automl.evaluation.targets import has_bytes
 from coref_automl.statistics.planning import SEEDS, detectable_difference
 
 _FLOOR = 0.02
@@ -80,7 +82,7 @@ def _action(study: StudyData, gains: Sequence[Claim]) -> Action:
         return "undecided"
     if any(claim.verdict == "better" for claim in gains):
         return "use checkpoint" if gains[0].of_checkpoint else "use method"
-    if study.choice.base is None or not (gains or study.own_base(study.choice.chosen)):
+    if study.own_base(study.choice.chosen) is None:
         return "no base"
     return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
@@ -129,13 +131,14 @@ class _AnswerBuilder:
         if self.decision.action not in ("use method", "use checkpoint"):
             return None
         study, top = self.study, self.decision.top
-        path = Path(top.evaluation.path)
+        path = Path(top.evaluation.path)  # that of an archived evaluation may lead to another model here
+        there = path.is_dir() and (holds_text(top.folder) or has_bytes(path, top.weights))
         return Keep(
             path=top.evaluation.path,
             name=top.name,
             tokens=top.recorded_tokens,
-            there=path.is_dir(),
-            again="" if path.is_dir() else train_command(top),
+            there=there,
+            again="" if there else train_command(top),
             value=study.choice.candidates[top].posterior_mean,
             expected=self._expected(top),
             tied=tuple(entry.name for entry in study.choice.tied_with(top)),

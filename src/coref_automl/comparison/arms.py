@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import arm_label, base_names, method_candidates, method_name, stem
 from coref_automl.comparison.scores import Entry, model_label, runs_of
 from coref_automl.records import OBJECTIVES, Provenance, grouped
@@ -141,12 +140,6 @@ def arms_of(entries: Sequence[Entry], base: Entry | None) -> list[Arm]:
 def objective_rank(objective: str) -> int:
     """The position of an objective in tables; other names come last."""
     return OBJECTIVES.index(objective) if objective in OBJECTIVES else len(OBJECTIVES)
-
-
-def base_of(entries: Sequence[Entry], arm: Arm) -> Entry | None:
-    """The arm's base model, evaluated in windows of the arm's length."""
-    bases = bases_of(entries, arm.provenance)
-    return next((entry for entry in bases if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 
 def is_equal_training(*tokens: int) -> bool:

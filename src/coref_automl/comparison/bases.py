@@ -44,9 +44,8 @@ def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entr
     """A checkpoint's base, evaluated in windows of the same length; the study's base if it is one of several. A checkpoint
     without a training record is assumed to have the study's base."""
     provenance, length = entry.evaluation.provenance, entry.evaluation.seq_len
-    if provenance is None:
-        return base
-    bases = [other for other in bases_of(entries, provenance) if other is not entry and other.evaluation.seq_len == length]
+    alike = bases_of(entries, provenance) if provenance else [other for other in entries if base and other.same_model_as(base)]
+    bases = [other for other in alike if other is not entry and other.evaluation.seq_len == length]
     return base if base in bases else next(iter(bases), None)
 
 

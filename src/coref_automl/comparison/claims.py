@@ -251,7 +251,7 @@ class Answer(Record):
         base = self.question("base")
         if base is None or self.action != "keep base":
             return base.lead if base else None
-        return max(base.claims, key=lambda claim: claim.difference.value)
+        return max(base.claims, key=lambda claim: (claim.judged, claim.difference.value))
 
     def not_compared(self) -> list[str]:
         """Methods judged against the base and not against the method to use: of another length and another objective."""

@@ -50,7 +50,7 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     complete = [group for group in groups if _spans(group, by_path)]
     if not complete:
         raise ComparisonError(_refusal(groups))
-    return complete[0], [*results.notes, *others_than(complete[0], groups)]
+    return complete[0], [*results.notes_on(complete[0]), *others_than(complete[0], groups)]
 
 
 def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
@@ -81,7 +81,7 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     if common:
         evaluations = _without_unshared_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
     by_condition = one_dtype_each(evaluations, results.named, common=common)
-    groups = [group_of(kept, items, scorer, common=common) for (items, scorer), (kept, _dropped) in by_condition.items()]
+    groups = [replace(group_of(kept, *key, common=common), left_out=tuple(out)) for key, (kept, out) in by_condition.items()]
     groups.sort(key=lambda group: (len(group.entries), max(e.evaluation.evaluated_at for e in group.entries)), reverse=True)
     return groups
 
@@ -167,6 +167,7 @@ def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list
     selects = {document: half for document, half in by_hash.items() if half == "select"}  # what has chosen anywhere never judges
     halves = by_hash | _recorded_halves({name: rows[name] for name in recorded}, recorded, index) | selects
     arrays = {name: np.array(values) for name, values in index.facts.items()}
+    arrays["cluster"] = np.array(["".join(document) for document in index.documents])  # archives number theirs from 0 each
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 
 

@@ -21,12 +21,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from coref_automl.comparison.scores import Entry
+from coref_automl.evaluation.columns import holds_text
 from coref_automl.evaluation.results import StoredEvaluation, run_of
 from coref_automl.folders import short_names
-from coref_automl.records import Provenance
+from coref_automl.records import Provenance, grouped
+from coref_automl.say import say
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
 _SAME_IN_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
@@ -98,10 +100,21 @@ def rename_runs(evaluations: Sequence[StoredEvaluation]) -> list[StoredEvaluatio
     return renamed
 
 
-def _run_folder(stored: StoredEvaluation) -> PurePath:
+def runs_in_several_folders(entries: Sequence[Entry]) -> list[str]:
+    """A sentence for each run whose checkpoints lie in several folders: one that moved, or several that no record tells apart."""
+    by_run = grouped((entry for entry in entries if entry.trained), lambda entry: entry.run)
+    folders = {run: sorted({str(Path(_run_folder(entry)).resolve()) for entry in alike}) for run, alike in by_run.items()}
+    several = [(run, ", ".join(places)) for run, places in folders.items() if len(places) > 1]
+    return [
+        say(f"{run}: 기록이 같아 한 실행으로 봅니다 ({places}).", f"{run}: {places} count as one run: their records agree.")
+        for run, places in several
+    ]
+
+
+def _run_folder(evaluated: StoredEvaluation | Entry) -> PurePath:
     """The folder of an evaluation's run. An archived path may stand for runs of other archives too, so its own folder counts."""
-    folder = stored.folder.resolve()
-    return run_of(folder) or folder.parent if stored.archived else PurePath(stored.evaluation.path).parent
+    folder = evaluated.folder.resolve()
+    return PurePath(evaluated.evaluation.path).parent if holds_text(folder) else run_of(folder) or folder.parent
 
 
 def _shared_names(evaluations: Sequence[StoredEvaluation]) -> set[str]:

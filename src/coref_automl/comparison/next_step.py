@@ -90,14 +90,15 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     """
     provenance, keep, relation = top.evaluation.provenance, answer.keep, answer.question("relation")
     largest = answer.power.largest if answer.power else None
+    new_seed = max(study.choice.arm(top).runs) + 1
     if answer.action == "use checkpoint":
-        return _train("add seeds", top, seed=provenance.seed + 1) if provenance else None
+        return _train("add seeds", top, seed=new_seed) if provenance else None
     rising = answer.next_time is not None and answer.next_time.how == "longer"
     if rising and provenance and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
         return longer
     if unequal := _trained_unequally(study, answer):
-        less, more = unequal
-        return _train("train equally", less.ends[0], tokens=more.tokens)
+        shortest = min((end for arm in unequal for end in arm.ends), key=lambda end: end.tokens)
+        return _train("train equally", shortest, tokens=max(arm.tokens for arm in unequal))
     if keep is not None and keep.there and not (relation and relation.tested):
         return NextStep("carry over", _relation_command(study, keep.path))
     if any((claim := answer.beside(name)) and claim.verdict == "not shown" for name in answer.unbeaten):
@@ -115,15 +116,14 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
         return NextStep("evaluate base", " && ".join(commands))
-    return _train("add seeds", top, seed=provenance.seed + 1) if provenance and has_room(study.group, answer.metric) else None
+    return _train("add seeds", top, seed=new_seed) if provenance and has_room(study.group, answer.metric) else None
 
 
-def _trained_unequally(study: StudyData, answer: Answer) -> list[Arm]:
-    """The method to use and one that unequal training left unjudged, the less trained first; empty if there is none."""
+def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:
+    """The method to use and one that unequal training left unjudged; empty if there is none."""
     unequal = [pair for pair in study.same_setting if pair not in study.equal_training]
     unjudged = [{answer.method, name} for name in answer.unjudged]
-    pair = next((pair for pair in unequal if {arm.name for arm in pair} in unjudged), ())
-    return sorted(pair, key=lambda arm: arm.tokens)
+    return next((pair for pair in unequal if {arm.name for arm in pair} in unjudged), ())
 
 
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:

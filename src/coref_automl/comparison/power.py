@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import arms_of, base_of
+from coref_automl.comparison.arms import arms_of
+from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.groups import choose_group
 from coref_automl.comparison.judging import PairedValues
 from coref_automl.comparison.reader import open_results
@@ -204,7 +205,7 @@ def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[Crosse
     """All methods that differ in nothing else, or each against its base: last checkpoints on all documents."""
     arms = [arm for arm in arms_of(group.entries, None) if arm.seeds > 1]
     methods = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.same_setting_as(b)]
-    gains = [(arm.ends, [base]) for arm in arms if (base := base_of(group.entries, arm))]
+    gains = [(arm.ends, [base]) for arm in arms if (base := own_base(group.entries, arm.ends[0], None))]
     columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in (gains if against_base else methods)]
     values = [PairedValues.of(both, count) for count, both in columns if both.items]
     verdicts = [paired.crossed(against_model=against_base) for paired in values]

@@ -114,18 +114,16 @@ class StudyClaims:
         alike = (arm for pair in self.study.equal_training if self.leading in pair for arm in pair if arm is not self.leading)
         mlm = next((arm.name for arm in alike if arm.objective == "mlm"), None)
         return tuple(
-            leading_question(claims, self._used_names(claims, top), mlm=mlm, metric=self.study.metric)
+            leading_question(claims, self._used_names(top), mlm=mlm, metric=self.study.metric)
             for claims in self.by_question.values()
             if claims
         )
 
-    def _used_names(self, claims: Sequence[Claim], top: Entry) -> list[str]:
-        """What these claims call what is to be used: its method, or the checkpoint and then all of its method."""
+    def _used_names(self, top: Entry) -> list[str]:
+        """What claims call what is to be used: its method, the checkpoint, and then all checkpoints of the method."""
         if self.leading is None:
             return [top.name]
-        if not claims[0].of_checkpoint:
-            return [self.leading.name]
-        return [top.name, *(entry.name for run in self.leading.runs.values() for entry in run)]
+        return [self.leading.name, top.name, *(entry.name for run in self.leading.runs.values() for entry in run)]
 
     def differences_from(self, method: str) -> dict[str, Claim]:
         """A method minus each other one on the study's metric."""
@@ -224,7 +222,7 @@ class _Rank(NamedTuple):
     """How directly a claim answers its question. Compared field by field; the largest answers first. With entity 512 to use:
 
     about_used       entity 512 - base                    before  combined 512 - base
-    about_itself     the checkpoint to use - base         before  another checkpoint of its method - base
+    about_itself     it, or the checkpoint to use         before  another checkpoint of its method - base
     judged           entity 512 - base, better            before  entity 512 - base, not judged
     on_main_items    on all items, or the last step       before  on one distance, from peak to end, by MRR
     other_side       entity 512 - base, then - mlm 512    before  entity 512 - combined 512 (methods: - mlm 512, then - base)
@@ -243,7 +241,7 @@ def _rank(claim: Claim, used: Sequence[str], *, mlm: str | None, metric: str) ->
     on_metric = claim.outcome == metric or question not in ("method", "length")
     return _Rank(
         about_used=claim.a in used or claim.b in used,
-        about_itself=used[0] in (claim.a, claim.b),
+        about_itself=not {claim.a, claim.b}.isdisjoint(used[:2]),
         judged=claim.judged,
         on_main_items=question == "sources" or (claim.part in ("", "last step") and on_metric),
         other_side=-preferred.index(other) if other in preferred else -len(preferred),
@@ -252,7 +250,7 @@ def _rank(claim: Claim, used: Sequence[str], *, mlm: str | None, metric: str) ->
 
 def leading_question(claims: Sequence[Claim], used: Sequence[str], *, mlm: str | None, metric: str) -> Question:
     """A question with its leading claim: the first by `_rank`, and among equals the first in order. `used` names the method to
-    use, or the checkpoint to use and then all of its method; `mlm` its equally trained mlm arm."""
+    use, its checkpoint to use, and then its others (a lone checkpoint stands first); `mlm` its equally trained mlm arm."""
     question, ordered = claims[0].question, claims
     if question == "sources":  # the weakest source answers for all
         ordered = sorted(claims, key=lambda claim: (claim.verdict == "better", claim.difference.value))

@@ -10,15 +10,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from coref_automl.comparison.bases import bases_beside, with_bases
 from coref_automl.comparison.claims import QuestionId
+from coref_automl.comparison.names import runs_in_several_folders
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskFiles, TaskRun
-from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded, one_dtype_each
+from coref_automl.comparison.scores import Group
+from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
 from coref_automl.folders import short_names
@@ -141,18 +142,14 @@ class Results:
 
     @cached_property
     def left_out(self) -> tuple[str, ...]:
-        """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
-        kept, reasons = self._counted
-        dtypes = [reasons for _, reasons in one_dtype_each(kept, self.named).values()]
+        """Why results under the paths do not count in any group: unreadable, of replaced weights, or found twice."""
         copies = copies_note((copy, run.name) for run in self.runs.all for copy in run.copies)
-        sentences = [*map(str, self.damaged), *reasons, *chain(*dtypes), *self.runs.unread, *copies]
-        return tuple(dict.fromkeys(sentences))
+        return tuple(dict.fromkeys([*map(str, self.damaged), *self._counted[1], *self.runs.unread, *copies]))
 
-    @cached_property
-    def notes(self) -> list[str]:
-        """What a reader should know about results that do not count, or no longer fit their models."""
-        left_out = [say(f"제외: {reason}", f"Left out: {reason}") for reason in self.left_out]
-        return [*left_out, *changed_since(self.everything)]
+    def notes_on(self, group: Group) -> list[str]:
+        """What a reader of a group should know about results that do not count, or no longer fit their models."""
+        left_out = [say(f"제외: {reason}", f"Left out: {reason}") for reason in (*self.left_out, *group.left_out)]
+        return [*left_out, *runs_in_several_folders(group.entries), *changed_since(self.everything)]
 
     def check_evaluated(self) -> list[str]:
         """Return the paths without a finished evaluation or run of a check; raise if one of them does not exist. A path of a base

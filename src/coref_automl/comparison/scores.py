@@ -125,13 +125,14 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Evaluations on one set of items by one version of the scorer: only these may be compared."""
+    """Evaluations on one set of items by one version of the scorer: only these may be compared. `left_out`: other dtypes."""
 
     evalset: str
     fingerprint: str
     scorer: str
     items: Items
     entries: tuple[Entry, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def verdict_half(self) -> Half | None:
@@ -156,8 +157,9 @@ class Group:
 
     def reachable(self, task: Task) -> float:
         """The share of a task's answers that strict can reach (one vocabulary entry each), the lowest of all entries."""
-        rows = self.items.facts["task"] == task
-        return min((float((entry.ranks["strict"][rows] > 0).mean()) for entry in self.entries if rows.any()), default=1.0)
+        of_task = [entry.ranks["strict"][self.items.facts["task"] == task] for entry in self.entries]
+        ranks = (of_entry[of_entry != NOT_RUN] for of_entry in of_task)
+        return min((float((run > 0).mean()) for run in ranks if len(run)), default=1.0)
 
     def metrics(self) -> list[str]:
         """The metrics that every entry ran."""
@@ -187,9 +189,9 @@ class Group:
             weighted = by_task.get(str(part.task))
             by_task[str(part.task)] = (values + weighted[0] if weighted else values, self.items.facts["cluster"][rows][by_all])
         parts = [Part(values, clusters) for values, clusters in by_task.values()]
-        items = sum(len(values) for values, _ in by_task.values())
+        counts = [len(values) for values, _ in by_task.values()]
         documents = sum(len(np.unique(clusters)) for _, clusters in by_task.values())
-        return Columns(parts, items, documents, dropped)
+        return Columns(parts, sum(counts) if all(counts) else 0, documents, dropped)  # a composite needs every part
 
 
 def verdict_half(methods: Iterable[Sequence[Entry]]) -> Half | None:

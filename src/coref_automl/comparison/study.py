@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from coref_automl.comparison.answer import answer_of
-from coref_automl.comparison.arms import Arm, base_of
+from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import BASE, Answer, Claim
 from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.judging import Estimand, checkpoint_claim, corrected_claims, judge_pairs
@@ -50,13 +50,13 @@ def study_of(
 
 def study_at(results: Results, group: Group, *, metric: str | None = None, margin: float, seed: int) -> Study:
     """Answer a group, with the runs of outside checks found beside it."""
-    checks, unread, looks = results.runs.checks, results.left_out, looks_at(results.paths)
+    checks, unread, looks = results.runs.checks, (*results.left_out, *group.left_out), looks_at(results.paths)
     return study_of(group, metric=metric, margin=margin, seed=seed, checks=checks, unread=unread, looks=looks)
 
 
 def looks_at(paths: Sequence[str]) -> int:
     """How often a study was judged as seeds were added, from the file it wrote beside its runs; 1 without one."""
-    files = {folder / LOOKS for path in paths for folder in (Path(path), Path(path).parent)}
+    files = {folder / LOOKS for path in paths for folder in (Path(path).resolve(), Path(path).resolve().parent)}
     return max((len(read_stored(file, list[int])) for file in files if file.is_file()), default=1)
 
 
@@ -68,20 +68,20 @@ class Side:
     entries: tuple[Entry, ...]
     arm: Arm | None = None
 
-    @property
-    def claim_name(self) -> str:
-        """The name that claims have for it."""
-        return self.name if self.arm is not None or self.entries[0].trained else BASE
+    def is_base_of(self, other: Side, study: StudyData) -> bool:
+        """Is it the model that the other side began from?"""
+        return self.arm is None and study.own_base(other.entries[0]) is self.entries[0]
 
 
 def between(study: Study, a: Side, b: Side) -> list[Claim]:
     """The answer's claims about two sides, on every outcome; none about an untrained model that is not the other's base."""
+    names = []
     for side, other in ((a, b), (b, a)):
-        if side.claim_name == BASE:
-            base = base_of(study.group.entries, other.arm) if other.arm is not None else study.own_base(other.entries[0])
-            if other.claim_name == BASE or base is not side.entries[0]:
-                return []
-    return study.answer.between(a.claim_name, b.claim_name)
+        is_base = side.is_base_of(other, study)
+        if not is_base and side.arm is None and not side.entries[0].trained:
+            return []
+        names.append(BASE if is_base else side.name)
+    return study.answer.between(*names)
 
 
 def claim_of(group: Group, study: Study | None, a: Side, b: Side, metric: str) -> Claim:
@@ -93,10 +93,11 @@ def claim_of(group: Group, study: Study | None, a: Side, b: Side, metric: str) -
         return claimed
     if a.arm is None and b.arm is None:
         return of_checkpoints(group, a.entries[0], b.entries[0], metric, group.verdict_half, seed=study.seed if study else 0)
-    if study is None or any(side.arm is None and side.entries[0].trained for side in (a, b)):
-        raise ComparisonError("Compare two methods, a method with a base, or two checkpoints.")
     swapped = a.arm is None  # a base is the second side
-    claim = of_methods(group, b, a, metric) if swapped else of_methods(group, a, b, metric)
+    method, other = (b, a) if swapped else (a, b)
+    if study is None or (other.arm is None and other.entries[0].trained and not other.is_base_of(method, study)):
+        raise ComparisonError("Compare two methods, a method with a base, or two checkpoints.")
+    claim = of_methods(group, method, other, metric)
     if claim is None:
         raise ComparisonError(f"{METRICS[metric].label} was not run by both, so they cannot be compared.")
     return claim.reversed() if swapped else claim

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from coref_automl.comparison.arms import Arm, arms_of, base_of, methods_of
+from coref_automl.comparison.arms import Arm, arms_of, methods_of
 from coref_automl.comparison.bases import bases_of, find_reference, own_base, references
 from coref_automl.comparison.claims import Claim, QuestionId
 from coref_automl.comparison.differences import compare_with, shared_columns
@@ -192,7 +192,7 @@ class StudyData:
 
     @cached_property
     def against_bases(self) -> list[tuple[Arm, Entry]]:
-        return [(arm, base) for arm in self.arms if (base := base_of(self.entries, arm)) is not None]
+        return [(arm, base) for arm in self.arms if (base := self.own_base(arm.ends[0])) is not None]
 
     @cached_property
     def same_setting(self) -> list[tuple[Arm, Arm]]:

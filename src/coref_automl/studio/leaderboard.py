@@ -13,7 +13,6 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.claims import BASE, Claim
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.scores import Entry
@@ -129,7 +128,7 @@ def _judged_rows(ws: Workspace, board: Board, study: Study, wanted: Sequence[str
     sides = [Side(arm.name, tuple(arm.ends), arm) for arm in study.arms]
     sides += [Side(entry.name, (entry,)) for entry in study.entries if not entry.trained]
     against = next((side for side in sides if side.arm is not None and side.name == reference), None)
-    bases = [base_of(study.group.entries, side.arm) if side.arm is not None else None for side in sides]
+    bases = [study.own_base(side.entries[0]) if side.arm is not None else None for side in sides]
     claims = [_claims(ws, board, study, *pair, against, wanted) for pair in zip(sides, bases, strict=True)]
     answered = [claim for claim in study.answer.claims if not claim.part and claim.question != "sources"]
     outcomes = {_column(claim): wording.ClaimText(claim, say).outcome() for claim in (*answered, *chain(*claims))}

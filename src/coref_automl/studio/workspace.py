@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs
@@ -232,7 +231,7 @@ class Workspace:
             raise Pending
         if study is not None and not any(names):  # the answer's method, or the highest checkpoint; and its base
             arm = next((arm for arm in study.arms if arm.name == study.answer.method), None)
-            base = base_of(study.group.entries, arm) if arm else study.own_base(study.chosen)
+            base = study.own_base(arm.ends[0] if arm else study.chosen)
             names = [METHOD + arm.name if arm else board.key(study.chosen), board.key(base)] if base is not None else names
         a, b = (self._side(name, board, study, number) for number, name in enumerate(names))
         other = COLORS[(COLORS.index(a.color) + 1) % len(COLORS)]

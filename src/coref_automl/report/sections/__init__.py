@@ -51,7 +51,7 @@ def read_subject(
     names, command = ", ".join(missing), f"coref-automl evaluate {shlex.join(missing)}"
     notes = [
         *([note("not evaluated", say, names=names, command=command)] if names else ()),
-        *results.notes,
+        *results.notes_on(chosen),
         *others_than(chosen, groups),
         *_still_training(chosen, say),
         *study.notes,

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.judging import means
 from coref_automl.comparison.scores import Entry, model_label
@@ -38,8 +37,7 @@ def methods(subject: Subject) -> Section | None:
     if not arms:
         return None
     metrics = [name for name in dict.fromkeys((subject.metric, *_SHOWN)) if _comparable(subject, name)]
-    arm_bases = [base_of(subject.entries, arm) or subject.own_base(arm.ends[0]) for arm in arms]
-    bases = list(dict.fromkeys(base for base in arm_bases if base is not None))
+    bases = list(dict.fromkeys(base for arm in arms if (base := subject.own_base(arm.ends[0])) is not None))
     sides = [*([base] for base in bases), *(arm.ends for arm in arms)]
     columns = [estimate_cells(means(subject.group, sides, metric, seed=subject.seed)) for metric in metrics]
     values = [[column[number] for column in columns] for number in range(len(sides))]

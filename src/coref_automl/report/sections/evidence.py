@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coref_automl.comparison.arms import Arm, base_of
+from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.judging import Estimand, judge_pair, means
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.scores import Entry, verdict_half
@@ -83,7 +83,7 @@ def _curve(subject: Subject) -> Chart | None:
 
 def _methods_with_curves(subject: Subject) -> list[tuple[Arm, Entry]]:
     """The lines of the chart with their bases: the method to use and others in its setting, mlm before the rest."""
-    curves = [(arm.with_curve(), base) for arm in subject.arms if (base := base_of(subject.entries, arm)) is not None]
+    curves = [(arm.with_curve(), base) for arm in subject.arms if (base := subject.own_base(arm.ends[0])) is not None]
     curves = [(arm, base) for arm, base in curves if len(arm.matched_checkpoints()) > 1]
     if not curves:
         return []
