@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+import numpy as np
 import pytest
 
 from coref_automl.decoder import NOT_FINITE, DecodeError, decode, decode_stored, read_stored, read_stored_rows
@@ -85,6 +86,7 @@ def test_a_typed_dict_keeps_what_it_does_not_name() -> None:
 
 def test_a_recipe_is_read_leniently() -> None:
     assert decode(Part, {"name": "x", "share": "5e-5"}, lenient=True) == Part("x", 5e-5)
+    assert decode(Part, {"name": "x", "share": np.float32(0.5)}, lenient=True) == Part("x", 0.5)
 
 
 @pytest.mark.parametrize("lenient", [False, True])

@@ -34,6 +34,8 @@ LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
         (None, None, {"LANG": "ko_KR.UTF-8"}, "ko"),
         (None, None, {"LANG": "ko_KR.UTF-8", "LC_ALL": "C"}, "en"),
         (None, None, {"LANG": "de_DE.UTF-8"}, "en"),
+        (None, None, {"LANG": "kok_IN.UTF-8"}, "en"),
+        (None, None, {"LANG": "ko"}, "ko"),
         (None, None, {}, "en"),
         (None, "", {"LC_MESSAGES": "ko"}, "ko"),
     ],

@@ -34,6 +34,16 @@ def expand_home(path: str) -> Path:
         return Path(path)
 
 
+def is_there(path: str | Path) -> bool:
+    """Does a file or folder exist? One in a folder that this user may not open does not, for us; Path.exists raises there."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_folder(path: str | Path) -> bool:
+    """Is it a folder? See `is_there`."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def check_name(path: Path) -> None:
     """Refuse a path that is not UTF-8: no page and no record could name it."""
     if not is_text(str(path)):

@@ -35,7 +35,7 @@ def language(given: str | None = None) -> Lang:
     chosen = given or _CURRENT.get() or os.environ.get(VARIABLE)
     if not chosen:
         locale = next((value for name in _LOCALE if (value := os.environ.get(name))), "")
-        return "ko" if locale.lower().startswith("ko") else "en"
+        return "ko" if re.match(r"ko(rean)?(?![a-z])", locale.lower()) else "en"
     if chosen not in LANGUAGES:
         raise RecipeError(f"Results are told in ko and en, not {chosen!r}; correct {'--lang' if given else VARIABLE}.")
     return LANGUAGES[chosen]

@@ -14,7 +14,8 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.reader import find_runs, open_results
 from coref_automl.coreference.results import COREFERENCE_FILES
-from tests.agreement.studies import draw, write
+from coref_automl.store import read_json, write_json
+from tests.agreement.studies import draw, small, write
 from tests.comparison.conftest import Maker, Model, write_relation_run
 
 RESULTS = ("result.json", "re_results.json", "rows.npz", "coref_results.json", "documents.npz")
@@ -108,3 +109,15 @@ def test_a_path_with_a_damaged_run_alone_is_told_by_its_damage(
     text = capsys.readouterr().err if status else (tmp_path / "out" / "report.md").read_text("utf-8")
     assert f"{tmp_path / 're'} has no rows.npz" in text
     assert f"evaluate {tmp_path / 're'}" not in text
+
+
+def test_paths_that_this_user_may_not_look_at_are_paths_that_are_gone(tmp_path: Path) -> None:
+    """Evaluations that came from another home: a name that is too long raises where a closed folder does."""
+    closed, runs = "/home/" + 300 * "a", write(small(gone=True, relation=False), tmp_path / "runs")
+    for file in runs.rglob("result.json"):
+        result = read_json(file)
+        if provenance := result.get("provenance"):
+            provenance |= {"base": f"{closed}/base", "dataset": f"{closed}/data"}
+        write_json(file, result | {"path": f"{closed}/{result['path']}" if provenance else f"{closed}/base"})
+    for line in ("compare {}", "report {} --out {}/report", "archive {} --out {}/kept", "power {}"):
+        assert command(line.format(runs, tmp_path).split()) == 0, line

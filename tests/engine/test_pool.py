@@ -43,6 +43,10 @@ def be_stubborn() -> None:
     raise Stubborn("stuck", "home")
 
 
+def give_what_is_local() -> object:
+    return lambda: None
+
+
 def die_once(mark: str) -> str:
     """Kills its own process the first time, as an out-of-memory killer would."""
     if not Path(mark).exists():
@@ -95,6 +99,12 @@ def test_an_exception_travels_as_itself() -> None:
         assert str(first) == "--engine ray needs ray, which is not installed. Run: pip install 'coref-automl[scale]'"
         assert isinstance(second, kind)
         assert "stuck at home" in str(second)
+
+
+def test_a_value_that_cannot_travel_is_an_error_of_its_call_alone() -> None:
+    first, second = run_calls([Call("local", f"{HERE}:give_what_is_local", {}), *jobs("double", 2)[1:]], workers=2)
+    assert isinstance(first.error, WorkError)
+    assert second.value == 2
 
 
 def test_a_killed_worker_is_replaced_and_its_job_tried_again(tmp_path: Path) -> None:

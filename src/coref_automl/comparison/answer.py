@@ -34,6 +34,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.columns import holds_text
 from coref_automl.evaluation.targets import has_bytes
+from coref_automl.folders import is_folder
 from coref_automl.statistics.planning import SEEDS, detectable_difference
 
 _FLOOR = 0.02
@@ -132,7 +133,7 @@ class _AnswerBuilder:
             return None
         study, top = self.study, self.decision.top
         path = Path(top.evaluation.path)  # that of an archived evaluation may lead to another model here
-        there = path.is_dir() and (holds_text(top.folder) or has_bytes(path, top.weights))
+        there = is_folder(path) and (holds_text(top.folder) or has_bytes(path, top.weights))
         return Keep(
             path=top.evaluation.path,
             name=top.name,

@@ -20,6 +20,7 @@ from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, run_of
 from coref_automl.evaluation.targets import slug, target_of
+from coref_automl.folders import is_folder, is_there
 from coref_automl.models.model_files import full_name
 from coref_automl.records import Evaluation, Provenance
 
@@ -84,7 +85,7 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
         path = Path(entry.evaluation.path)
         if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path):
             return number
-        if requested.exists() and path.exists() and requested.resolve() == path.resolve():
+        if is_there(requested) and is_there(path) and requested.resolve() == path.resolve():
             return number
     raise ComparisonError(
         f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
@@ -116,7 +117,7 @@ def with_bases(evaluations: Sequence[StoredEvaluation], opened: Opened) -> list[
 
 def rename_bases(evaluations: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Name the bases of records as they were evaluated where two models share a folder name: base-3fa92c in place of base."""
-    present = [stored.evaluation for stored in evaluations if not stored.archived and Path(stored.evaluation.path).is_dir()]
+    present = [stored.evaluation for stored in evaluations if not stored.archived and is_folder(stored.evaluation.path)]
     owners = {evaluation.checkpoint: full_name(evaluation.path) for evaluation in present}
     out = []
     for stored in evaluations:
@@ -131,7 +132,7 @@ def _marked_name(base: str, owners: dict[str, str]) -> str:
     """A base's name with its mark if it was evaluated under that name, or if its plain name belongs to another model; else empty.
     `owners` are the places of the evaluated models by name."""
     target = target_of(base)
-    if not Path(base).is_dir() or target.in_run:
+    if not is_folder(base) or target.in_run:
         return ""
     name, place = target.marked().name, full_name(base)
     evaluated_as_marked = owners.get(name) == place

@@ -22,7 +22,7 @@ from coref_automl.comparison.study_data import StudyData, choosing_columns
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import relocated
-from coref_automl.folders import AVERAGE
+from coref_automl.folders import AVERAGE, is_folder, is_there
 from coref_automl.records import Provenance
 from coref_automl.statistics.intervals import simultaneous_bounds
 from coref_automl.statistics.resampling import Part
@@ -137,7 +137,7 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
     run = run.parent if run.name == AVERAGE else run  # its recipe asks for the average
     out = shlex.quote(f"{run}-{'longer' if tokens else 'again' if seed is None else f'seed{seed}'}")
     recipe = run / "recipe.yaml"
-    if recipe.is_file():
+    if is_there(recipe):
         known = {"model": provenance.base_bytes, "dataset": provenance.dataset_bytes} if provenance else {}
         known["eval_set"] = entry.evaluation.fingerprints.get("items", "")
         anywhere = _paths_in(recipe.resolve(), known)  # a relative path that is found is named, for it depends on the folder
@@ -196,7 +196,7 @@ def _paths_in(recipe: Path, known: dict[str, str]) -> dict[str, tuple[str, str]]
 
 def _fields_of(recipe: Path) -> dict[str, Any]:
     try:
-        return read_yaml(recipe) if recipe.is_file() else {}
+        return read_yaml(recipe) if is_there(recipe) else {}
     except CorefError:
         return {}
 
@@ -208,5 +208,5 @@ def _options(values: dict[str, str]) -> str:
 def _power_command(study: StudyData, top: Entry, gain: float) -> str:
     """The command that says what it takes to show such a gain, by the spreads of these runs if they have several seeds."""
     runs = Path(top.evaluation.path).parent.parent
-    where = f" {shlex.quote(str(runs))}" if study.replicated and runs.is_dir() else ""
+    where = f" {shlex.quote(str(runs))}" if study.replicated and is_folder(runs) else ""
     return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric}"

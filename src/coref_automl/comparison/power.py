@@ -25,6 +25,7 @@ from coref_automl.config import choose
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.folders import is_there
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import align, language, say
@@ -234,5 +235,5 @@ def _tokens_and_seconds(costs: Any) -> list[tuple[float, float]]:
 def _seconds_until(checkpoint: Path) -> float:
     """The training time of a checkpoint, by its clock; 0 without one."""
     path = checkpoint / "clock.json"
-    clock = read_json(path) if path.is_file() else {}
+    clock = read_json(path) if is_there(path) else {}
     return float(clock.get("seconds", 0.0)) if isinstance(clock, dict) else 0.0

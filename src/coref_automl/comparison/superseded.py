@@ -18,7 +18,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import kind_of_folder
+from coref_automl.folders import is_folder, kind_of_folder
 from coref_automl.models.model_files import PARTS, model_fingerprints
 from coref_automl.records import grouped
 from coref_automl.say import say
@@ -130,7 +130,7 @@ def _current_fingerprints(evaluations: Sequence[StoredEvaluation]) -> dict[str, 
     """A model's files as they are now; as last scored if it is gone, or if all its evaluations agree."""
     newest = max(evaluations, key=lambda stored: stored.evaluation.evaluated_at).evaluation
     last = {part: value for part, value in newest.fingerprints.items() if part in PARTS}
-    if any(_changed_part(stored, last) for stored in evaluations) and Path(newest.path).is_dir():
+    if any(_changed_part(stored, last) for stored in evaluations) and is_folder(newest.path):
         with suppress(CorefError, OSError):
             now = model_fingerprints(newest.path)
             return now if not all(_changed_part(stored, now) for stored in evaluations) else last

@@ -136,6 +136,8 @@ def _in_processes(
                         waiting.appendleft(index)
                         continue
                     value, error = None, _died(attempts[index])
+                except Exception as unpicklable:  # the value cannot be sent here
+                    value, error = None, WorkError(f"{type(unpicklable).__name__}: {unpicklable}")
                 results[index] = Returned(calls[index], value, error, attempts[index])
                 on_return(results[index])
     finally:

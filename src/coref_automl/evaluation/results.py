@@ -15,7 +15,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.evaluation.targets import BASES, CHECKPOINT, EVALUATIONS, REMEDY, has_bytes, is_model_alone, root_of, target_of
-from coref_automl.folders import EXPERIMENT, PARTIAL, check_name, is_done, kind_of_folder, natural_order
+from coref_automl.folders import EXPERIMENT, PARTIAL, check_name, is_done, is_there, kind_of_folder, natural_order
 from coref_automl.guard import TooLarge
 from coref_automl.models.model_files import full_name
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
@@ -89,7 +89,7 @@ def relocated(stored: str, near: Path, marker_file: str = "", known: str = "") -
         for start in range(len(names)):  # the first candidate of an absolute path is the path itself
             file = folder.joinpath(*names[start:], marker_file)
             candidate = file.parent if marker_file else file
-            if file.exists() and (start < len(names) - 1 or has_bytes(candidate, known)):
+            if is_there(file) and (start < len(names) - 1 or has_bytes(candidate, known)):
                 return str(candidate)
     return stored
 

@@ -25,7 +25,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, ModelError
 from coref_automl.evaluation.answers import WordMode
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import State, natural_order, state_of
+from coref_automl.folders import State, is_folder, natural_order, state_of
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import full_name, is_local, model_fingerprints, refuse_foreign, resolve, weights_fingerprint
 from coref_automl.progress import Progress
@@ -127,7 +127,7 @@ class Target:
 def target_of(model: str, out: Path | None = None) -> Target:
     """A model under its plain name; its evaluations are in `out`, or else in its run or ./evaluations."""
     folder = Path(model)
-    if folder.is_dir() and CHECKPOINT.fullmatch(folder.resolve().name):
+    if is_folder(folder) and CHECKPOINT.fullmatch(folder.resolve().name):
         folder = folder if folder.name else folder.resolve()
         run = folder.parent.resolve().name
         return Target(str(folder), f"{run}/{folder.name}", folder.name, out / run if out else folder.parent, True)
@@ -138,7 +138,7 @@ def target_of(model: str, out: Path | None = None) -> Target:
 def origin_of(model: str, in_run: bool) -> str:
     """The resolved folder of a run or a model; a hub id or a bundled name as it is."""
     path = Path(model).resolve()
-    return str(path.parent if in_run else path) if path.is_dir() else model
+    return str(path.parent if in_run else path) if is_folder(path) else model
 
 
 def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
@@ -147,7 +147,7 @@ def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
 
 def model_slug(model: str) -> str:
     """A folder name for a hub id, a bundled name or a model folder."""
-    return Path(model).resolve().name if Path(model).is_dir() or Path(model).is_absolute() else slug(model)
+    return Path(model).resolve().name if is_folder(model) or Path(model).is_absolute() else slug(model)
 
 
 def slug(name: str) -> str:
@@ -172,7 +172,7 @@ def checkpoint_folders(folder: Path) -> list[Path]:
 def root_of(model: str) -> Path | None:
     """The folder with the evaluations of a model outside runs; None if another model of that name has it."""
     target = target_of(model)
-    if not Path(model).is_dir():
+    if not is_folder(model):
         return target.root
     if (marked := target.marked().root).is_dir():
         return marked

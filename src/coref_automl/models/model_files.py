@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import expand_home, natural_order
+from coref_automl.folders import expand_home, is_folder, natural_order
 from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
 from coref_automl.models.families import family, length_of
 from coref_automl.models.tokenizer_files import TOKENIZER_FILES, has_tokenizer, require_tokenizer
@@ -57,14 +57,14 @@ def resolve(model: str) -> str:
 
 def full_name(model: str) -> str:
     """Return a name that does not depend on the current folder: the absolute path of a folder, or the name unchanged."""
-    return str(expand_home(model).resolve()) if model and expand_home(model).is_dir() else model
+    return str(expand_home(model).resolve()) if model and is_folder(expand_home(model)) else model
 
 
 def is_local(model: str) -> bool:
     """Tell whether a model can be opened without a download: a folder, a bundled model, or one in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    if expand_home(model).is_dir() or model in BUNDLED:
+    if is_folder(expand_home(model)) or model in BUNDLED:
         return True
     return bool(_HUB_ID.fullmatch(model)) and isinstance(try_to_load_from_cache(model, "config.json"), str)
 

@@ -19,7 +19,7 @@ from coref_automl.comparison.study_data import MARGIN
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.folders import is_done
+from coref_automl.folders import EVENTS, is_done, is_there
 from coref_automl.report.page import note
 from coref_automl.say import Say
 
@@ -64,7 +64,7 @@ def read_subject(
 def _still_training(group: Group, say: Say) -> list[str]:
     """A note on runs that have started and not finished; they are reported as they are."""
     folders = {Path(entry.evaluation.path).parent for entry in group.entries if entry.trained}
-    unfinished = sorted(folder.name for folder in folders if (folder / "events.ndjson").is_file() and not is_done(folder))
+    unfinished = sorted(folder.name for folder in folders if is_there(folder / EVENTS) and not is_done(folder))
     if not unfinished:
         return []
     names = ", ".join(unfinished)
