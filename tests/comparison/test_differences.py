@@ -175,7 +175,7 @@ def test_wrong_names_are_errors_with_the_next_step(evaluated: Maker, tmp_path: P
         compare(root, metric="gold_word")
     with pytest.raises(InputError, match="does not exist"):
         compare(tmp_path / "nothing")
-    with pytest.raises(ComparisonError, match="second checkpoint"):
+    with pytest.raises(ComparisonError, match="give a second one"):
         compare(root / "run")
 
 

@@ -160,21 +160,23 @@ def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list
     """The items of all evaluations, with the half of each item's document, and the table of each evaluation."""
     index = _ItemIndex()
     tables = [index.add(stored) for stored in evaluations]
-    by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
-    rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
-    recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
-    by_hash = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
-    selects = {document: half for document, half in by_hash.items() if half == "select"}  # what has chosen anywhere never judges
-    halves = by_hash | _recorded_halves({name: rows[name] for name in recorded}, recorded, index) | selects
+    halves = _halves(evaluations, tables, index)
     arrays = {name: np.array(values) for name, values in index.facts.items()}
     arrays["cluster"] = np.array(["".join(document) for document in index.documents])  # archives number theirs from 0 each
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 
 
-def _recorded_halves(rows: _RowsOfSets, recorded: Mapping[str, Half], index: _ItemIndex) -> dict[_Document, Half]:
-    """The half of every document in a set that is a half. A document in both is in `select`: what has chosen never judges."""
-    select_last = sorted(rows, key=lambda evalset: recorded[evalset] == "select")
-    return {index.documents[row]: recorded[evalset] for evalset in select_last for row in rows[evalset]}
+def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], index: _ItemIndex) -> dict[_Document, Half]:
+    """The half of every document: that of a set which is a half, else by hash. What has chosen anywhere never judges."""
+    by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
+    rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
+    recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
+    by_hash = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
+    by_record = {name: [index.documents[row] for row in rows[name]] for name in recorded}
+    halves = by_hash | {document: recorded[name] for name, documents in by_record.items() for document in documents}
+    chose = [document for document, half in by_hash.items() if half == "select"]
+    chose += [document for name, documents in by_record.items() if recorded[name] == "select" for document in documents]
+    return halves | dict.fromkeys(chose, "select")
 
 
 def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[_Document, Half]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coref_automl.config import as_path, expect, to_mapping
 from coref_automl.corpus.card import counted, refuse_sources
@@ -41,7 +42,7 @@ from coref_automl.folders import MANIFEST, is_done, kind_of_folder, remove
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
-from coref_automl.progress import Progress, quiet
+from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
 from coref_automl.store import atomic_write, read_jsonl
 
@@ -170,7 +171,7 @@ def _choose(
 def _encode(
     index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, places: Sequence[str], progress: Progress
 ) -> None:
-    """Encode every unfinished shard; on one machine its documents are tagged first, in this process."""
+    """Tag and encode every unfinished shard."""
     kept = choice == KEPT
     with atomic_write(work / _KEPT, "wb") as handle:
         np.save(handle, kept)
@@ -181,11 +182,7 @@ def _encode(
     cache = default_cache() if recipe.engine == "local" else None  # machines of a cluster tag what they encode
     if recipe.mode != "mlm" and cache is not None:
         with progress.stage("tag", total, "characters") as stage:
-            tagger = Tagger(cache, recipe.workers)
-            for number in unfinished:
-                rows = compress(read_jsonl(index.shards[number].texts), kept[index.rows_of(number)].tolist())
-                for characters in tagger.fill_cache(row["text"] for row in rows):
-                    stage.advance(characters)
+            _tag(index, unfinished, kept, Tagger(cache, recipe.workers), stage)
         if workers > 1:
             release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
     settings = EncodeSettings(
@@ -202,6 +199,14 @@ def _encode(
         items.append(WorkItem(f"shard {stem.name} ({places[shard.part]})", stem, arguments, skip))
     with progress.stage("encode", total, "characters") as stage:
         run_items("coref_automl.corpus.encode:encode_job", items, recipe, workers, stage.advance)
+
+
+def _tag(index: Index, unfinished: Sequence[int], kept: NDArray[np.bool_], tagger: Tagger, stage: Stage) -> None:
+    """Tag the documents of shards in this process, which has all cores for it."""
+    for number in unfinished:
+        rows = compress(read_jsonl(index.shards[number].texts), kept[index.rows_of(number)].tolist())
+        for characters in tagger.fill_cache(row["text"] for row in rows):
+            stage.advance(characters)
 
 
 def _rows_per_input(index: Index, parts: Sequence[Input]) -> list[int]:

@@ -181,7 +181,7 @@ def _evaluate_target(
         if only_known and slot.find(recipe.words) is None:
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
-            slot.sweep()
+            slot.remove_leftovers()
             known = slot.find(recipe.words)
             evaluation, scored = (known.evaluation, known) if known else _score(slot, load(), recipe, progress)
             done.append(slot.with_current_names(evaluation))

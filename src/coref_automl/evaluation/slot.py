@@ -88,7 +88,7 @@ class Slot:
         key = fingerprint(self.read_fingerprints(), self.evalset.fingerprint, nouns, SCORER, self.dtype, self.seq_len)
         return folder / f".items-{key}.jsonl"
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove the temporary files (.part) of killed processes; items scored so far (`partial`) stay."""
         for folder in (*islice(self._names(), _NAMES_SEARCHED), self.target.root):
             sweep(folder, deep=False)

@@ -120,25 +120,25 @@ def badge(question: Question, answer: Answer, say: Say) -> str:
     """A question's answer in a few words: yes, no, not known; for methods, how many are tied and beaten."""
     if not question.tested:
         return say("비교 없음", "not compared")
-    return _WORDINGS.get(question.id, _OF_CHECK).badge(question, answer, say)
+    return _wording(question).badge(question, answer, say)
 
 
 def answer_line(question: Question, answer: Answer, say: Say) -> str:
     """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
     if not question.tested:
         return untested(answer, say)
-    return " ".join([ClaimText(question.lead, say).brief(), *_WORDINGS.get(question.id, _OF_CHECK).more(question, answer, say)])
+    return " ".join([ClaimText(question.lead, say).brief(), *_wording(question).more(question, answer, say)])
 
 
 def question_line(question: Question, answer: Answer, say: Say) -> str:
     """A question and its plain answer, then the claim behind it."""
     if not question.tested:
         return f"{title(question.id, say)} {untested(answer, say)}"
-    wording, text = _WORDINGS.get(question.id, _OF_CHECK), ClaimText(question.lead, say)
+    wording, text = _wording(question), ClaimText(question.lead, say)
     plain = wording.badge(question, answer, say)
     caveat = "" if wording.badge_counts else text.caveat()
     opening = f"{title(question.id, say)} {plain[:1].upper()}{plain[1:]}{caveat}."
-    more = [] if wording.in_reasons else wording.more(question, answer, say)
+    more = [] if wording.more_said else wording.more(question, answer, say)
     return " ".join([opening, text.sentence(with_verdict=wording.badge_counts), *more])
 
 
@@ -222,26 +222,31 @@ def _alike(claims: Sequence[Claim], lead: Claim) -> list[Claim]:
 
 
 class _Wording(NamedTuple):
-    """A question's short answer (its badge), and what follows its leading claim. A terminal leaves out what is `in_reasons`; if
-    the badge counts methods or sources, the claim keeps its own verdict."""
+    """A question's short answer (its badge), and what follows its leading claim (`more`), which a terminal leaves out where the
+    reasons say it. If the badge counts methods or sources, the claim keeps its own verdict."""
 
     badge: Callable[[Question, Answer, Say], str]
     more: Callable[[Question, Answer, Say], list[str]]
-    in_reasons: bool = False
+    more_said: bool = False
     badge_counts: bool = False
 
 
 _WORDINGS: dict[QuestionId, _Wording] = {
-    "base": _Wording(_verdict_badge, _better_than_base, in_reasons=True),
-    "method": _Wording(_methods_badge, lambda _, answer, say: other_methods(answer, say), in_reasons=True, badge_counts=True),
+    "base": _Wording(_verdict_badge, _better_than_base, more_said=True),
+    "method": _Wording(_methods_badge, lambda _, answer, say: other_methods(answer, say), more_said=True, badge_counts=True),
     "length": _Wording(_verdict_badge, lambda *_: []),
     "training": _Wording(
-        _verdict_badge, lambda _, answer, say: [next_time(answer.next_time, say)] if answer.next_time else [], in_reasons=True
+        _verdict_badge,
+        lambda _, answer, say: [next_time(answer.next_time, say)] if answer.next_time else [],
+        more_said=True,
     ),
     "sources": _Wording(_sources_badge, _weakest_source, badge_counts=True),
     **dict.fromkeys(TASKS, _Wording(_verdict_badge, _unbeaten_on_task)),
 }
-_OF_CHECK = _Wording(_verdict_badge, _on_check)
+
+
+def _wording(question: Question) -> _Wording:
+    return _WORDINGS.get(question.id, _Wording(_verdict_badge, _on_check))
 
 
 def lacking(answer: Answer, say: Say) -> str:
@@ -302,8 +307,8 @@ def answer_lines(answer: Answer, say: Say) -> list[str]:
     lines = [f"{headline(answer, say)}.", *reasons(answer, say), over_base(answer, say), *keep_lines(answer, say)]
     if answer.next_time is not None and not (answer.step and answer.step.do == "train longer"):
         lines.append(next_time(answer.next_time, say))
-    in_reasons, in_lacking = ("base",), (*TASKS, *CHECKS)
-    questions = [question for question in answer.questions if question.id not in (in_reasons if question.tested else in_lacking)]
+    said = {True: ("base",), False: (*TASKS, *CHECKS)}  # by the reasons if it was tested, else by `lacking`
+    questions = [question for question in answer.questions if question.id not in said[question.tested]]
     lines += [*(question_line(question, answer, say) for question in questions), lacking(answer, say)]
     if answer.step is not None:
         lines.append(f"{say('다음', 'Next')}: {step_reason(answer, say)}: {answer.step.command}")
