@@ -153,6 +153,9 @@ def test_values_that_training_would_refuse_are_refused_before_the_first_trial(
         open_masked(recipe(space={"layer_decay": {"low": 0.5, "high": 2.0}}), tmp_path / "out", quiet())
     with pytest.raises(RecipeError, match="cannot be 'mim'"):
         open_masked(recipe(space={"objective": ["mlm", "mim"]}), tmp_path / "out", quiet())
+    for rates in ({"space": {"rates": ["length", "falling"]}}, {"settings": {"rates": "falling"}}):
+        with pytest.raises(RecipeError, match="--rates falling needs a run of known length"):
+            open_masked(recipe(epochs=None, max_minutes=1.0, **rates), tmp_path / "out", quiet())
     wanted = recipe()
     with pytest.raises(RecipeError, match="batch is in settings and in space"):
         open_masked(replace(wanted, settings={**wanted.settings, "batch": 4}), tmp_path / "out", quiet())

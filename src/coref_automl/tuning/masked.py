@@ -32,7 +32,7 @@ from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, recommended
+from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, check, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Problem, Report, RunJobs, Start, events_of, job_of, models_bytes, run_folder, shape_of
@@ -105,7 +105,7 @@ class MaskedProblem(Problem):
 
     def accepts(self, params: dict[str, Any]) -> bool:
         try:
-            check_settings({**self.recipe.settings, **params})
+            check(self.training(params, self.recipe.seed))
         except RecipeError:
             return False
         return True
@@ -229,9 +229,9 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     fingerprints |= {"eval_set": halves["select"].fingerprint, "models": models_bytes(recipe), "scorer": SCORER}
     metric = recipe.score or recipe.metric or PRIMARY
     problem = MaskedProblem(
-        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
-        datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
-        fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
+        recipe=recipe, out=out, metric=metric, label=score.label, space=space, shape=shape_of(recipe.models[0]),
+        datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks,
+        averaged=recipe.settings.get("average", AVERAGED) or 0, fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": fingerprints,
@@ -251,7 +251,7 @@ def _check_recipe(recipe: TuneRecipe) -> bool:
         raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
     if recipe.portfolio:
         known_entries("", 0)  # refuses a broken portfolio
-    check_settings(recipe.settings)
+    check_settings({**recipe.settings, **_budget(recipe)})
     if recipe.space is not None:
         space = read_space(recipe.space, recipe.task)
         refuse_idle(space, {"objective": "mlm", **recipe.settings}, recipe)
@@ -260,7 +260,7 @@ def _check_recipe(recipe: TuneRecipe) -> bool:
 
 
 def _check_ends_of(space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:
-    check_ends(space, wanted, fixed, lambda params: check_settings({**recipe.settings, **params}))
+    check_ends(space, wanted, fixed, lambda params: check_settings({**recipe.settings, **_budget(recipe), **params}))
 
 
 def _budget(recipe: TuneRecipe) -> dict[str, float | None]:
