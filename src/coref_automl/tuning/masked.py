@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import AVERAGE, is_done, natural_order
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
-from coref_automl.models.load import load_masked_lm
+from coref_automl.models.load import load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
@@ -86,7 +85,7 @@ class MaskedProblem(Problem):
         advice = recommended(dataset.seq_len, model, words=bool(self.recipe.settings.get("words_from")))
         batches = self.space.get("batch")
         batch = self.recipe.settings.get("batch") or (batches.nearest(advice.batch) if batches else advice.batch)
-        return _with_batch({**DEFAULTS, **dataclasses.asdict(advice), "model": model}, batch)
+        return _with_batch({**DEFAULTS, **asdict(advice), "model": model}, batch)
 
     def _at_study_batch(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of a portfolio entry, with the batch that the study fixes."""
@@ -152,9 +151,7 @@ class MaskedProblem(Problem):
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
         recipe = self.training(params, self.recipe.seed)
         eval_set, checkpoints = self.recipe.eval_set or str(bundled_eval_set()), recipe.checkpoints if recipe.average else None
-        return dataclasses.replace(
-            recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto"
-        )
+        return replace(recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto")
 
     def weights(self, job: Job) -> Path:
         checkpoints = checkpoints_of(_judged_folder(job))
@@ -218,6 +215,9 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     score, checks = score_of(recipe), open_checks(recipe, out)
     for model in recipe.models if not scratch else ():  # refuses one without a mask head before texts are prepared for it
         load_masked_lm(model, new_head=recipe.settings.get("new_head"))
+    own = () if scratch or recipe.settings.get("tokenizer") else recipe.models
+    if len({tokenizer_fingerprint(load_tokenizer(model)) for model in own}) > 1:
+        raise RecipeError(f"{' and '.join(own)} have different tokenizers; tune each in a study of its own.")
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
     halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
     prepare_vocabularies(recipe, original, halves, progress)
