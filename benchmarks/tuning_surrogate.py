@@ -158,7 +158,7 @@ def study(gain: float, seed: int, *, trials: int = 49, worth: float = 0.5) -> To
         held = open_study(recipe, out, {"seed": seed}, starts=problem.starts())
         machine = Instant()
         search = Search(held, problem, recipe, machine, quiet(), "here", lambda: None)
-        early = run_search(search, 1)
+        early = run_search(search)
         final = finish(held, recipe, JobRunner(problem, machine, quiet(), lambda: None), early)
         ended = held.get_trials(deepcopy=False)
         searched = sum(max(trial.intermediate_values) / REPORTS for trial in ended)

@@ -179,7 +179,7 @@ def _plain_written(kind: Any) -> Decode:
     """The decoder of a plain value that a person or a caller wrote, which is converted."""
 
     def decode_plain(value: Any) -> Any:
-        if kind is float and isinstance(value, Real | str) and type(value) is not bool:
+        if kind is float and not isinstance(value, bool) and isinstance(value, Real | str):
             with suppress(ValueError):
                 return _number(float, value)  # YAML reads 5e-5 as text
         elif kind is Path and isinstance(value, str | Path):

@@ -195,6 +195,21 @@ def study(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     return lambda **changes: TuneRecipe(**asked | changes)
 
 
+def test_a_search_of_fewer_trials_than_settings_to_begin_with_has_that_many_runs(study: Callable[..., TuneRecipe]) -> None:
+    told: list[int] = []
+
+    def refuse(ahead: Preflight) -> bool:
+        told.append(ahead.runs)
+        return False
+
+    space = {"objective": ["mlm", "entity", "combined"]}
+    for portfolio_only in (False, True):
+        wanted = study(trials=2, max_minutes=10_000.0, space=space, portfolio=True, portfolio_only=portfolio_only)
+        with pytest.raises(RecipeError, match="Nothing was trained"):
+            before_tuning(open_problem(wanted, Path(wanted.out), quiet()), quiet(), refuse)
+    assert told == [2, 3]
+
+
 def test_of_two_budgets_of_a_trial_the_smaller_one_is_counted(study: Callable[..., TuneRecipe]) -> None:
     wanted, long = study(max_minutes=1_000.0, max_tokens=20_000), list[bool]()
 

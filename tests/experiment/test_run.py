@@ -69,6 +69,13 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     assert names(again) == []
 
 
+def test_a_look_is_counted_once_however_often_it_is_repeated(recipe: Make) -> None:
+    """A study that is run again passes through the looks that it had; so does one with fewer seeds than before."""
+    for seeds in (1, 2, 1, 2):
+        run_experiment(recipe(seeds=seeds, methods={"mlm": {}}), launcher=InlineLauncher())
+    assert read_json(Path(recipe().out) / "looks.json") == [1, 2]
+
+
 def test_a_base_that_was_evaluated_here_before_is_not_taken_twice(
     bench: Bench, recipe: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,34 @@ def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_cho
     assert judged == {"evalset-confirm", "other-confirm"}
 
 
+@pytest.mark.slow
+def test_adapt_judges_what_it_tuned_on_the_set_that_it_made_of_the_texts(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
+    learned = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    stage = {"words": "none", "tasks": ["real"], "per_source": 16}
+    changes = {"methods": {"mlm": {}}, "seeds": 1, "evaluate": stage, "datasets": [], "texts": learned}
+    written = bench.file(tmp_path / "recipe.yaml", tmp_path / "adapted", **changes)
+    assert command(["adapt", "--recipe", str(written), "--tune", "0.1"]) == 0
+    judged = {stored.evaluation.evalset for stored in find_evaluations([tmp_path / "adapted" / "evaluations"])}
+    assert judged == {"evalset-confirm"}
+
+
+def test_adapt_tunes_data_that_leave_no_choice_of_objective(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data without noun chains are for masked language modelling alone."""
+    monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
+    texts = ["--source", "bundled:synthetic", "--model", str(bench.home / "model"), "--limit", "16", "--holdout", "0.4"]
+    named = ["--seq-len", "64", "--eval-set", str(bench.home / "evalset"), "--exact-only"]
+    assert command(["prepare", "mlm", *texts, *named, "--out", str(tmp_path / "dataset")]) == 0
+    changes = {"methods": {"mlm": {}}, "seeds": 1, "datasets": [str(tmp_path / "dataset")]}
+    written = bench.file(tmp_path / "recipe.yaml", tmp_path / "adapted", **changes)
+    assert command(["adapt", "--recipe", str(written), "--tune", "0.1"]) == 0
+    assert {path.name for path in (tmp_path / "adapted" / "runs").iterdir()} == {"mlm-64-s0", "tuned-64-s0"}
+
+
 def test_adapt_keeps_the_events_of_what_it_prepares_before_tuning(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

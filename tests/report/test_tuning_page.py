@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 
 from coref_automl.engine.job import Job, crash_reason
 from coref_automl.progress import quiet
-from coref_automl.report.page import Charts, Page, Table
+from coref_automl.report import tuning_page
+from coref_automl.report.page import Charts, Commands, Page, Table
 from coref_automl.report.tuning_page import study_page
 from coref_automl.say import Say, in_korean
 from coref_automl.tuning.choosing import JobRunner
@@ -113,3 +116,17 @@ def test_the_end_of_a_process_is_told_in_korean(tmp_path: Path) -> None:
     job = Job("mlm", "key", str(tmp_path), {})
     assert in_korean(crash_reason(-9, job, " twice")) == "프로세스가 강제로 끝남 (신호 9, 두 번)"
     assert in_korean(crash_reason(1, job)).startswith("프로세스가 상태 1(으)로 끝남: ")
+
+
+def test_the_next_commands_run_as_printed_and_hold_no_password(tmp_path: Path) -> None:
+    """Folders may have blanks in their names; a page is passed on, and the password of its storage is not."""
+    recipe = search(tmp_path / "my study")[0].recipe
+    result = StudyResult("study", "real1_strict", {}, (), best_recipe=str(tmp_path / "my study" / "best-recipe.yaml"))
+    shared = replace(recipe, storage="postgresql://me:secret@host/studies")
+    (own,), (theirs,) = (tuning_page._again(asked, result, Say("en")).blocks for asked in (recipe, shared))
+    assert isinstance(own, Commands)
+    assert isinstance(theirs, Commands)
+    train, dashboard = map(shlex.split, own.lines)
+    assert train == ["coref-automl", "train", "--recipe", f"{tmp_path}/my study/best-recipe.yaml"]
+    assert dashboard == ["optuna-dashboard", f"{tmp_path}/my study/study.journal"]
+    assert shlex.split(theirs.lines[1]) == ["optuna-dashboard", "postgresql://me:***@host/studies"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from coref_automl.say import Say
 from coref_automl.tuning.choosing import JobRunner
 from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.outputs import lines_of, sentence_of
-from coref_automl.tuning.problem import Start
+from coref_automl.tuning.problem import Report, Start
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from tests.tuning.inline import DeadLauncher
 from tests.tuning.scripted import Script, ScriptedLauncher, ScriptedProblem, rate, search
@@ -102,6 +104,33 @@ def test_a_search_that_finds_nothing_says_how_much_there_may_be(tmp_path: Path) 
     assert final.ceiling < 0.005
     lines = lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))
     assert any("No setting tried gains more than" in line for line in lines)
+
+
+def test_runs_that_stop_early_bound_the_gain_by_where_they_ended(tmp_path: Path) -> None:
+    """Relation extraction stops where epochs no longer help: here the reference, or else the drawn settings."""
+
+    def stopping(early: Callable[[Job], bool]) -> Script:
+        return lambda job: [0.3, 0.5 + wobble(job)] if early(job) else [0.1, 0.2, 0.3, 0.5 + wobble(job)]
+
+    for number, early in enumerate((is_sampled, lambda job: not is_sampled(job))):
+        final, _ = end(tmp_path / str(number), stopping(early))
+        assert final.ceiling is not None
+        assert 0 < final.ceiling < 0.02
+
+
+def test_a_trial_cut_at_a_quarter_that_its_reference_passed_over_is_compared_between_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a budget in minutes, long steps report at some of the quarters alone."""
+
+    def reports(_: ScriptedProblem, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
+        quarters = (1, 2, 3, 4) if is_sampled(job) else (1, 3, 4)
+        return (Report(quarters[event["step"] - 1], event["value"]) for event in events)
+
+    monkeypatch.setattr(ScriptedProblem, "reports", reports)
+    final, _ = end(tmp_path, lambda job: [0.31, 0.1, 0.1, 0.1] if is_sampled(job) else [0.3, 0.5, 0.6 + wobble(job)], prune=True)
+    assert final.ceiling is not None
+    assert final.ceiling < 0.05
 
 
 def test_a_win_of_the_recommended_settings_is_judged_against_trains_default(tmp_path: Path) -> None:

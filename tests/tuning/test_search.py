@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import quiet, read_events
 from coref_automl.tuning import search as searching
 from coref_automl.tuning import storage
+from coref_automl.tuning.problem import Report, Start
 from coref_automl.tuning.recipe import REPORTS
 from coref_automl.tuning.run import run_search
 from coref_automl.tuning.search import Search, completed
 from coref_automl.tuning.storage import counts, queue_again
 from tests.tuning.inline import DeadLauncher
-from tests.tuning.scripted import rate, search, steady
+from tests.tuning.scripted import ScriptedProblem, rate, search, steady
 
 
 def states(of: Any) -> Counter[str]:
@@ -110,6 +112,20 @@ def test_a_trial_that_ends_beside_the_one_that_stops_the_study_is_not_called_int
         tuner.run()
     assert states(tuner.study) == {"FAIL": 4}
     assert not any("interrupted" in trial.user_attrs for trial in tuner.study.get_trials())
+
+
+def test_a_trial_is_known_by_the_last_report_of_a_quarter_in_which_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten epochs it stops after the fifth, its best; the fourth was the first of their quarter."""
+
+    def reports(_: ScriptedProblem, _job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
+        return (Report(max(1, REPORTS * event["step"] // 10), event["value"]) for event in events)
+
+    monkeypatch.setattr(ScriptedProblem, "reports", reports)
+    tuner, _ = search(tmp_path, lambda _: [0.1, 0.2, 0.3, 0.4, 0.4, 0.5, 0.6], trials=1)
+    tuner.run()
+    assert [trial.value for trial in completed(tuner.study)] == [0.6]
 
 
 def test_unlike_failures_do_not_stop_it(tmp_path: Path) -> None:
@@ -353,12 +369,32 @@ def test_interrupted_twins_do_not_stand_on_the_rungs_of_halving(tmp_path: Path) 
 
 def test_a_search_that_can_gain_nothing_stops_after_its_first_sampled_trials(tmp_path: Path) -> None:
     tuner, _ = search(tmp_path, lambda job: [0.5 if rate(job) in (0.5, 0.25) else 0.3] * REPORTS, trials=40)
-    ranked = run_search(tuner, starts=2)
+    ranked = run_search(tuner)
     assert [candidate.is_sampled for candidate in ranked] == [False, True, True, True]
     assert states(tuner.study) == {"COMPLETE": 22}
 
 
 def test_a_search_whose_starts_failed_has_no_reference_and_goes_on(tmp_path: Path) -> None:
     tuner, _ = search(tmp_path, lambda job: ["fail: a: b"] if rate(job) in (0.5, 0.25) else steady(job), trials=24)
-    assert run_search(tuner, starts=2) == []
+    assert run_search(tuner) == []
     assert states(tuner.study) == {"FAIL": 2, "COMPLETE": 22}
+
+
+@pytest.mark.parametrize(("portfolio_only", "trials"), [(True, 2), (False, 22)])
+def test_settings_that_became_known_meanwhile_do_not_lengthen_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, portfolio_only: bool, trials: int
+) -> None:
+    """The winner of a study joins the portfolio, so that the same command knows one more setting than it began with."""
+
+    def script(job: Job) -> list[float | str]:
+        return [0.5 if rate(job) in (0.5, 0.25) else 0.3] * REPORTS
+
+    def begun() -> Search:
+        return search(tmp_path, script, trials=40, portfolio_only=portfolio_only)[0]
+
+    run_search(begun())
+    known = [*ScriptedProblem(out=tmp_path).starts(), Start("portfolio", "mine", {"learning_rate": 0.75})]
+    monkeypatch.setattr(ScriptedProblem, "starts", lambda _: known)
+    tuner = begun()
+    run_search(tuner)
+    assert states(tuner.study) == {"COMPLETE": trials}

@@ -12,6 +12,8 @@ import pytest
 
 from coref_automl.corpus.dataset import PackedDataset, write_dataset
 from coref_automl.errors import RecipeError
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.training.recipe import RECOMMENDED, recommended
 from coref_automl.tuning.masked import DEFAULTS, open_masked
@@ -19,6 +21,7 @@ from coref_automl.tuning.portfolio import masked_space, order_space, relation_sp
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import open_problem, run_study
 from coref_automl.tuning.space import read_space
+from tests.tuning.conftest import World
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,9 @@ def test_values_that_training_would_refuse_are_refused_before_the_first_trial(
         open_masked(recipe(space={"layer_decay": {"low": 0.5, "high": 2.0}}), tmp_path / "out", quiet())
     with pytest.raises(RecipeError, match="cannot be 'mim'"):
         open_masked(recipe(space={"objective": ["mlm", "mim"]}), tmp_path / "out", quiet())
+    for rates in ({"space": {"rates": ["length", "falling"]}}, {"settings": {"rates": "falling"}}):
+        with pytest.raises(RecipeError, match="--rates falling needs a run of known length"):
+            open_masked(recipe(epochs=None, max_minutes=1.0, **rates), tmp_path / "out", quiet())
     wanted = recipe()
     with pytest.raises(RecipeError, match="batch is in settings and in space"):
         open_masked(replace(wanted, settings={**wanted.settings, "batch": 4}), tmp_path / "out", quiet())
@@ -177,6 +183,23 @@ def test_several_datasets_are_a_dimension_and_each_begins_with_its_recommended_s
     assert [point["dataset"] for point in starts] == ["blocks", "blocks", "other", "other"]
     assert [point["objective"] for point in starts] == ["mlm", "entity"] * 2
     assert problem.job(starts[0], 0).recipe["dataset"] != problem.job(starts[2], 0).recipe["dataset"]
+
+
+def test_models_of_different_tokenizers_are_refused_before_the_first_trial(
+    world: World, recipe: Callable[..., TuneRecipe], tmp_path: Path
+) -> None:
+    """Every trial trains on the same token ids, whatever its model."""
+    tokenizer = load_tokenizer(str(world.tokenizer))
+    for name in ("one", "two"):
+        build_masked_lm("tiny", tokenizer, seq_len=64, seed=len(name)).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(str(tmp_path / name))
+    settings = {"batch": 4, "log_every": 1}
+    alike = recipe(
+        models=(str(tmp_path / "one"), str(tmp_path / "two")), settings=settings, space={"learning_rate": [1e-4, 1e-3]}
+    )
+    assert open_masked(alike, tmp_path / "out", quiet()).space.names == ("model", "learning_rate")
+    with pytest.raises(RecipeError, match="one and bundled:ko-mini have different tokenizers; tune each in"):
+        open_masked(replace(alike, models=(str(tmp_path / "one"), "bundled:ko-mini")), tmp_path / "out", quiet())
 
 
 def test_the_default_spaces_of_relation_extraction_read() -> None:

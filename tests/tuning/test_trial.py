@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[...
     averaged, plain = (problem.job({**problem.starts()[0].params, "average": count}, 0) for count in (2, 0))
     assert averaged.recipe["average"] == 2
     assert plain.recipe["average"] is None
+    assert all(problem.accepts({**problem.starts()[0].params, "average": count}) for count in (2, 0))  # as an ablation asks
     again = average_of(run_folder(job), 2, tmp_path / "again")
     assert again.name == average.name
     (tmp_path / "again" / "DONE").unlink()  # killed before the end
@@ -83,3 +85,12 @@ def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[...
         average_of(run_folder(job), 3, tmp_path / "again")
     with pytest.raises(ModelError, match="an average takes two or more"):
         average_of(run_folder(job), 9, tmp_path / "more")
+
+
+def test_finalists_average_as_many_checkpoints_as_the_settings_say(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    for settings, count in (({"average": 3}, 3), ({"average": None}, 0), ({}, 2)):
+        wanted = recipe()
+        problem = open_masked(replace(wanted, settings={**wanted.settings, **settings}), tmp_path / str(count), quiet())
+        assert problem.averaged == count
+        trial = problem.job(problem.starts()[0].params, 0)
+        assert trial == problem.job({**problem.starts()[0].params, "average": problem.averaged}, 0)

@@ -154,9 +154,10 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         result = run_study(tune_recipe, progress=progress, draw=draw, before=before)
     assert result.final is not None
     params = result.final.recommended.params
-    tuned = {name: value for name, value in params.items() if name not in ("average", "model", "dataset")}
+    tuned = {"objective": "mlm"}  # where the data leave no choice
+    tuned |= {name: value for name, value in params.items() if name not in ("average", "model", "dataset")}
     datasets = tuple(map(str, plan.datasets.values()))  # they exclude the documents of whole sets, not of halves
-    evaluate = replace(recipe.evaluate, half="confirm")
+    evaluate = replace(recipe.evaluate, half="confirm", sets=tuple(str(evalset.folder) for evalset in plan.sets))
     return replace(recipe, methods={**recipe.methods, "tuned": tuned}, datasets=datasets, evaluate=evaluate), result
 
 

@@ -190,7 +190,7 @@ def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     check_disk_space(problem.out, disk)
     size = _measure(run, recipe.device, progress)
     speed = size.tokens_per_second
-    runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    runs = len(starts) if recipe.portfolio_only else recipe.trials
     in_steps = run.plan.tokens_after(run.last) if run.last < OPEN_END else inf
     in_time = 60 * recipe.max_minutes * speed if recipe.max_minutes is not None else inf
     tokens = int(min(in_steps, in_time))  # one of them is finite

@@ -163,10 +163,10 @@ class Experiment:
         return replace(result, sentence=written.sentence, report=written.page, archive=str(archived))
 
     def _record_look(self, finished: int) -> list[int]:
-        """Add this look, by the number of finished seeds, to those at which the study was judged before."""
+        """Add this look, by its number of finished seeds, unless the study was judged at that number before."""
         path = self.plan.out / LOOKS
         looks = read_stored(path, list[int]) if path.is_file() else []
-        if looks[-1:] != [finished]:
+        if finished not in looks:
             looks.append(finished)
         write_json(path, looks)
         return looks

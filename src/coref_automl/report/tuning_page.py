@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from shlex import quote
 from typing import Any
 
 from coref_automl.report import charts
@@ -13,6 +13,7 @@ from coref_automl.store import write_text
 from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult, lines_of, named, text_of
 from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.storage import JOURNAL, without_password
 
 
 def write_study_page(study: FinishedStudy) -> None:
@@ -108,8 +109,8 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
 
 def _again(recipe: TuneRecipe, result: StudyResult, say: Say) -> Section:
     command = "coref-automl re train" if recipe.task == "re" else "coref-automl train"
-    journal = recipe.storage or f"{recipe.out}/study.journal"
-    lines = (f"{command} --recipe {shlex.quote(str(result.best_recipe))}", f"optuna-dashboard {shlex.quote(journal)}")
+    journal = without_password(recipe.storage) if recipe.storage else f"{recipe.out}/{JOURNAL}"
+    lines = (f"{command} --recipe {quote(str(result.best_recipe))}", f"optuna-dashboard {quote(journal)}")
     title = say("다시 학습하기, 대시보드로 보기", "Train it again; look at the study in a dashboard")
     return Section("again", say("다음", "Next"), (Commands(title, lines),))
 

@@ -178,8 +178,8 @@ def _retrain(candidates: Sequence[TrialCandidate], seeds: Iterable[int], runner:
 def gain_ceiling(study: Any, finalists: Sequence[TrialCandidate], problem: Problem) -> float | None:
     """Bound what any sampled setting gains over the best that was not sampled, at 95% confidence (a share, not points).
 
-    Finalists enter with their fresh seeds; other trials with their one run, against the reference at the same quarter of the
-    budget. None if nothing was sampled, or no reference was retrained.
+    Finalists enter with their fresh seeds; other trials with their one run against the reference's: its score or, if it was cut,
+    its last report against the same quarter of the budget. None if nothing was sampled, or no reference was retrained.
     """
     reference = next((finalist for finalist in finalists if not finalist.is_sampled and finalist.select), None)
     trials = {trial.number: trial for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.intermediate_values}
@@ -189,14 +189,17 @@ def gain_ceiling(study: Any, finalists: Sequence[TrialCandidate], problem: Probl
     run_variance = _run_variance(finalists)
     retrained = {finalist.number: finalist for finalist in finalists if finalist.select}
     document_variance = _document_variance(retrained, reference, problem)
+    scores = {**trials[reference.number].intermediate_values, REPORTS: reference.nominated}
+    quarters, of_reference = np.array(sorted(scores.items())).T  # long steps pass over some quarters
     gains, errors = [], []
     for trial in sampled:
         if (finalist := retrained.get(trial.number)) is not None:
             gains.append(finalist.mean - reference.mean)
             errors.append(run_variance / len(finalist.select) + document_variance)
             continue
-        step = max(trial.intermediate_values)
-        gains.append(trial.intermediate_values[step] - trials[reference.number].intermediate_values[step])
+        is_whole, last = trial.state.name == "COMPLETE", max(trial.intermediate_values)
+        step = REPORTS if is_whole else last  # relation extraction may be complete before its budget is spent
+        gains.append((trial.value if is_whole else trial.intermediate_values[last]) - np.interp(step, quarters, of_reference))
         errors.append(run_variance + document_variance + (_RUNG_SPREAD * (1 - step / REPORTS)) ** 2)
     reference_error = float(np.sqrt(run_variance / len(reference.select) + document_variance))
     return ceiling(gains, np.sqrt(errors), reference_error)

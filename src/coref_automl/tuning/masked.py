@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,14 @@ from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import AVERAGE, is_done, natural_order
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
-from coref_automl.models.load import load_masked_lm
+from coref_automl.models.load import load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, recommended
+from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, check, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Problem, Report, RunJobs, Start, events_of, job_of, models_bytes, run_folder, shape_of
@@ -86,7 +85,7 @@ class MaskedProblem(Problem):
         advice = recommended(dataset.seq_len, model, words=bool(self.recipe.settings.get("words_from")))
         batches = self.space.get("batch")
         batch = self.recipe.settings.get("batch") or (batches.nearest(advice.batch) if batches else advice.batch)
-        return _with_batch({**DEFAULTS, **dataclasses.asdict(advice), "model": model}, batch)
+        return _with_batch({**DEFAULTS, **asdict(advice), "model": model}, batch)
 
     def _at_study_batch(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of a portfolio entry, with the batch that the study fixes."""
@@ -105,7 +104,7 @@ class MaskedProblem(Problem):
 
     def accepts(self, params: dict[str, Any]) -> bool:
         try:
-            check_settings({**self.recipe.settings, **params})
+            check(self.training(params, self.recipe.seed))
         except RecipeError:
             return False
         return True
@@ -152,9 +151,7 @@ class MaskedProblem(Problem):
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
         recipe = self.training(params, self.recipe.seed)
         eval_set, checkpoints = self.recipe.eval_set or str(bundled_eval_set()), recipe.checkpoints if recipe.average else None
-        return dataclasses.replace(
-            recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto"
-        )
+        return replace(recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto")
 
     def weights(self, job: Job) -> Path:
         checkpoints = checkpoints_of(_judged_folder(job))
@@ -218,6 +215,9 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     score, checks = score_of(recipe), open_checks(recipe, out)
     for model in recipe.models if not scratch else ():  # refuses one without a mask head before texts are prepared for it
         load_masked_lm(model, new_head=recipe.settings.get("new_head"))
+    own = () if scratch or recipe.settings.get("tokenizer") else recipe.models
+    if len({tokenizer_fingerprint(load_tokenizer(model)) for model in own}) > 1:
+        raise RecipeError(f"{' and '.join(own)} have different tokenizers; tune each in a study of its own.")
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
     halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
     prepare_vocabularies(recipe, original, halves, progress)
@@ -229,9 +229,9 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     fingerprints |= {"eval_set": halves["select"].fingerprint, "models": models_bytes(recipe), "scorer": SCORER}
     metric = recipe.score or recipe.metric or PRIMARY
     problem = MaskedProblem(
-        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
-        datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
-        fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
+        recipe=recipe, out=out, metric=metric, label=score.label, space=space, shape=shape_of(recipe.models[0]),
+        datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks,
+        averaged=recipe.settings.get("average", AVERAGED) or 0, fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": fingerprints,
@@ -251,7 +251,7 @@ def _check_recipe(recipe: TuneRecipe) -> bool:
         raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
     if recipe.portfolio:
         known_entries("", 0)  # refuses a broken portfolio
-    check_settings(recipe.settings)
+    check_settings({**recipe.settings, **_budget(recipe)})
     if recipe.space is not None:
         space = read_space(recipe.space, recipe.task)
         refuse_idle(space, {"objective": "mlm", **recipe.settings}, recipe)
@@ -260,7 +260,7 @@ def _check_recipe(recipe: TuneRecipe) -> bool:
 
 
 def _check_ends_of(space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:
-    check_ends(space, wanted, fixed, lambda params: check_settings({**recipe.settings, **params}))
+    check_ends(space, wanted, fixed, lambda params: check_settings({**recipe.settings, **_budget(recipe), **params}))
 
 
 def _budget(recipe: TuneRecipe) -> dict[str, float | None]:

@@ -158,13 +158,8 @@ def probe(
     progress.note(f"측정: {model}토큰, {device} ...", f"Measuring {model} tokens on {device} ...")
     with tempfile.TemporaryDirectory() as folder:
         sizes_file = Path(folder) / "sizes.jsonl"
-        arguments = {
-            "recipe": to_mapping(recipe),
-            "sizes_file": str(sizes_file),
-            "first": first,
-            "largest": largest,
-            "steps": steps,
-        }
+        sizing = {"first": first, "largest": largest, "steps": steps}
+        arguments = {"recipe": to_mapping(recipe), "sizes_file": str(sizes_file), **sizing}
         one_device = device if ":" in device or device == "cpu" else f"{device}:0"
         outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[one_device], retries=0)[0]
         sizes = tuple(read_stored_rows(sizes_file, Size)) if sizes_file.is_file() else ()

@@ -93,7 +93,7 @@ def run_study(
         write_text(out / "recipe.yaml", to_yaml(replace(recipe, space=problem.space.plain())))
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         search = Search(study, problem, recipe, launcher, progress, owner, wait)
-        early = run_search(search, len(problem.starts()))
+        early = run_search(search)
         current = {**problem.binding["bytes"], "models": models_bytes(recipe)}  # a model may have been replaced meanwhile
         check_binding(out, problem.binding, {**problem.binding, "bytes": current})
         if elsewhere := states(study)["running"]:
@@ -107,13 +107,15 @@ def run_study(
         return write_outputs(study, problem, recipe, final, out, draw, portfolio)
 
 
-def run_search(search: Search, starts: int) -> list[TrialCandidate]:
+def run_search(search: Search) -> list[TrialCandidate]:
     """Run the starts, then sampled trials. After the first of these, stop if no setting can gain what matters, and return the
     candidates ranked for that check; else an empty list.
 
-    A resumed study that is beyond the check goes on; one that is not decides as the first call would have.
+    A resumed study that is beyond the check goes on; one that is not decides as the first call would have. Its starts are those
+    that it was begun with: the portfolio may have grown, by its own winner.
     """
-    recipe = search.recipe
+    recipe, known = search.recipe, search.study.get_trials(deepcopy=False)
+    starts = sum(counts(trial) and origin_of(trial) != SAMPLED for trial in known)
     total = starts if recipe.portfolio_only else recipe.trials
     until_check = min(total, starts + EARLY_TRIALS)
     if search.ended_trials() <= until_check:
@@ -121,12 +123,11 @@ def run_search(search: Search, starts: int) -> list[TrialCandidate]:
     if until_check == total or recipe.storage is not None or search.ended_trials() > until_check:
         search.run(max(total, until_check))
         return []
-    if any(counts(trial) and origin_of(trial) == SAMPLED for trial in search.study.get_trials(deepcopy=False)):
-        runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
-        ranked = rank_early(completed_candidates(search.study, search.problem, recipe), recipe, runner)
-        ceiling = gain_ceiling(search.study, ranked, search.problem)
-        if ceiling is not None and 100 * ceiling < recipe.worth:
-            return ranked
+    runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
+    ranked = rank_early(completed_candidates(search.study, search.problem, recipe), recipe, runner)
+    ceiling = gain_ceiling(search.study, ranked, search.problem)
+    if ceiling is not None and 100 * ceiling < recipe.worth:
+        return ranked
     search.run(total)
     return []
 

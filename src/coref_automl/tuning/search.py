@@ -161,7 +161,7 @@ class Search:
             if active.prune_reason is not None:
                 return
             is_new = report.step > active.last.step
-            if is_new or (report.averaged and report.step == active.last.step and report.value > active.last.value):
+            if is_new or (report.step == active.last.step and (not report.averaged or report.value > active.last.value)):
                 active.last = report
             if is_new:  # else it is of averaged weights: a free candidate, but rungs compare trained ones
                 if report.mrr is not None:

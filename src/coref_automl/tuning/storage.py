@@ -132,9 +132,12 @@ def _database(url: str) -> Any:
         raise MissingExtra(str(missing.name), "scale", "--storage") from missing
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, ValueError) as error:
         why = " ".join(str(error.__cause__ or error).split())[:160]
-        shown = re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)  # without the password
         remedy = "start the server, correct the address, or leave out --storage for a file"
-        raise InputError(f"The storage {shown} cannot be used ({why}); {remedy}.") from error
+        raise InputError(f"The storage {without_password(url)} cannot be used ({why}); {remedy}.") from error
+
+
+def without_password(url: str) -> str:
+    return re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)
 
 
 def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
