@@ -243,9 +243,7 @@ def adapt(
     values = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}
     for key, value in recipe_values(seq_len, epochs, objectives).items():
         values[key] = {**values.get(key, {}), **value} if key == "train" else value
-    return run(
-        adapt_recipe(None, values), progress=as_progress(progress), confirm=lambda preflight: yes or not preflight.too_short
-    )
+    return run(adapt_recipe(None, values), progress=as_progress(progress), confirm=lambda plan: yes or not plan.too_short)
 
 
 def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **options: Any) -> TrainResult:

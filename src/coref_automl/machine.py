@@ -115,9 +115,7 @@ def without_panics() -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         problem = first_line(error)[:200]
-        raise WorkError(
-            f"A library failed on what it was given ({problem}); copy tokenizer and model again from their source."
-        ) from error
+        raise WorkError(f"A library failed on what it was given ({problem}); copy the model again from its source.") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

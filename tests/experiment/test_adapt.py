@@ -192,6 +192,16 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
 
 
 @pytest.mark.slow
+def test_without_weights_it_ends_and_of_several_shares_of_the_rows_the_largest_is_told(recipe: Make) -> None:
+    without = adapt(recipe(methods={"mlm": {}}, relation=None, keep_weights=False))
+    assert not Path(without.best_trained).exists()
+    assert without.checks == {}
+    rows = {"rows": 60, "shares": [1.0, 0.5], "settings": {"epochs": 1, "scheme": "typed"}}
+    of_shares = adapt(recipe(methods={"mlm": {}}, relation=rows, out=f"{recipe().out}-shares"))
+    assert Path(of_shares.checks["relation"]["run"]).name.startswith("100pct-")
+
+
+@pytest.mark.slow
 def test_where_no_checkpoint_is_shown_to_beat_it_the_base_is_chosen_as_it_was_trained_from(recipe: Make, tmp_path: Path) -> None:
     """The base is a run, of which one checkpoint is meant; and its evaluation may be lost."""
     small = {"methods": {"mlm": {}}, "relation": None}

@@ -56,7 +56,7 @@ Make = Callable[..., ExperimentRecipe]
         ({"coreference": {"data": "novels.jsonl", "documents": "test"}}, "documents"),
         (
             {"relation": {"train": "rows.json", "start": "chosen"}, "keep_weights": False},
-            "needs the weights of the run that is chosen",
+            "needs the weights of the chosen run",
         ),
         ({"seeds": 0}, "seeds should be from 1 to 1,000"),
     ],

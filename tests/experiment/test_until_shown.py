@@ -207,6 +207,12 @@ def test_adapt_keeps_the_events_of_what_it_prepares_before_tuning(
     assert {event["event"] for event in read_events(tmp_path / "adapted" / EVENTS)} >= {"start", "end"}
 
 
+def test_a_method_that_is_called_tuned_is_not_replaced(bench: Bench, tmp_path: Path) -> None:
+    wanted = bench.recipe(tmp_path / "adapted", methods={"mlm": {}, "tuned": {"objective": "mlm"}})
+    with pytest.raises(RecipeError, match='a method called "tuned", which the recipe has'):
+        adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)
+
+
 def test_adapt_does_not_judge_on_the_half_that_tuning_chose_on(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

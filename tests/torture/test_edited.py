@@ -109,4 +109,4 @@ def test_a_folder_of_a_newer_version_is_refused(world: Path, tmp_path: Path, cap
     path = folder / "set" / "manifest.json"
     held = json.loads(path.read_text("utf-8"))
     path.write_text(json.dumps({**held, "schema": 1, "tasks": {**held["tasks"], "far-east": held["tasks"]["real"]}}), "utf-8")
-    assert "the task 'far-east', which a newer version added; update coref-automl." in ended("evaluate runs", folder, capfd).err
+    assert "the task 'far-east', which is newer; update coref-automl." in ended("evaluate runs", folder, capfd).err

@@ -329,6 +329,20 @@ def test_the_share_of_the_tokens_is_where_the_winner_crosses_the_references_end(
     assert final.share == pytest.approx(0.5, abs=0.01)
 
 
+def test_a_quarter_with_several_reports_is_known_by_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five epochs, the first two end in the first quarter."""
+
+    def reports(_: ScriptedProblem, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
+        return (Report(max(1, REPORTS * event["step"] // 5), event["value"]) for event in events)
+
+    def script(job: Job) -> list[float | str]:
+        return [0.1, 0.5, 0.6, 0.6, 0.7 + wobble(job)] if is_sampled(job) else [0.1, 0.2, 0.3, 0.4, 0.5 + wobble(job)]
+
+    monkeypatch.setattr(ScriptedProblem, "reports", reports)
+    final, _ = end(tmp_path, script)
+    assert final.share == pytest.approx(0.25, abs=0.02)
+
+
 def test_finalists_are_different_recipes(tmp_path: Path) -> None:
     """A search over few choices draws the same recipe again; of a start, its own trial stands for it."""
     tuner, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2, ablate=False)

@@ -187,9 +187,7 @@ def studio(
         typer.Argument(metavar="PATH...", help="Folders of runs, evaluations, evaluation sets and models. Default: this one."),
     ] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes any free one.")] = 8420,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on. Others than 127.0.0.1 open it to the network.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[str, typer.Option("--host", help="Address to listen on. Any other opens it to the network.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
 ) -> None:
     """See which method wins, open a run, compare, triage items, correct chains and try models, in a local web page.

@@ -87,9 +87,7 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
             return number
         if is_there(requested) and is_there(path) and requested.resolve() == path.resolve():
             return number
-    raise ComparisonError(
-        f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
-    )
+    raise ComparisonError(f"No evaluation of {reference!r} here. {nearest(reference, [entry.name for entry in entries])}")
 
 
 def _in_common_length(entries: Sequence[Entry], base: Entry) -> int:

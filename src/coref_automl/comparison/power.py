@@ -171,9 +171,7 @@ def power(
     verdicts = verdicts_of(group, metric, against_base=against_base) if group else []
     measured = components_of(verdicts, against_model=against_base)
     if group is not None and measured is None:
-        raise ComparisonError(
-            "These runs say nothing about seeds: at least two runs of two methods are needed (or of one and its base)."
-        )
+        raise ComparisonError("These runs say nothing about seeds: two runs of two methods are needed (or of one and its base).")
     components = measured or USUAL
     sets = [(group.evalset, group.columns(metric).sizes)] if group else []
     if eval_set is not None:

@@ -180,9 +180,7 @@ class PackedDataset:
         weights /= self.lengths()
         if weights.min() == weights.max():
             effect = "leaves nothing to train on" if not weights.any() else "changes nothing"
-            raise RecipeError(
-                f"--mix {effect} in {self.folder}, whose sources are {', '.join(dict.fromkeys(names))}; correct it."
-            )
+            raise RecipeError(f"--mix {effect} in {self.folder}, with the sources {', '.join(dict.fromkeys(names))}; correct it.")
         return np.asarray(weights / weights.mean(), np.float64)
 
     def row(self, index: int) -> PackedRow:

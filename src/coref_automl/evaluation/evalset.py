@@ -130,9 +130,7 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] =
         clusters = {cluster for cluster, its_half in evalset.halves.items() if its_half == half}
         kept = {task: _sampled(evalset.items[task], clusters, limit) for task in tasks}
         if empty := [task for task, items in kept.items() if not items]:
-            raise RecipeError(
-                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
-            )
+            raise RecipeError(f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small.")
         ids = {item.document for items in kept.values() for item in items}
         claim_folder(folder, KIND)
         documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in ids]
@@ -240,7 +238,5 @@ def _manifest(folder: Path) -> SetManifest:
         raise EvalSetError(f"{folder} was made by another version; {remedy}.")
     for task in manifest.get("tasks", {}):
         if task not in TASKS:
-            raise EvalSetError(
-                f"{folder} has items of the task {short_repr(task)}, which a newer version added; update coref-automl."
-            )
+            raise EvalSetError(f"{folder} has items of the task {short_repr(task)}, which is newer; update coref-automl.")
     return manifest

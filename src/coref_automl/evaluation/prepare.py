@@ -88,9 +88,7 @@ class _Builder:
             self._limit(task)
             if not self.items.get(task.name):
                 dropped = reasons(self._unread() | self.drops.get(task.name, Counter()))
-                raise EvalSetError(
-                    f"No {task.name} item came out of these inputs (dropped: {dropped}); give more or longer Korean texts."
-                )
+                raise EvalSetError(f"No {task.name} item in these inputs (dropped: {dropped}); give more or longer Korean texts.")
         self.items = {task.name: self.items[task.name] for task in tasks}
 
     def used(self) -> list[Document]:

@@ -90,9 +90,7 @@ class Scorer:
         words = entry_words(loaded.tokenizer)
         width = int(self._model.config.vocab_size)
         if len(words) > width:
-            raise ModelError(
-                f"The tokenizer has {len(words)} entries and the model {width}; pass the tokenizer the model was trained with."
-            )
+            raise ModelError(f"The tokenizer has {len(words)} entries and the model {width}; pass the model's own tokenizer.")
         if len(nouns) > len(words):
             raise ModelError(
                 f"The noun table has {len(nouns)} entries and the tokenizer {len(words)}; they belong to different tokenizers."
@@ -268,9 +266,7 @@ def in_batches(
             if not is_out_of_memory(error):
                 raise
             if len(batch) == 1:
-                raise EvaluationError(
-                    f"A single window of {longest} tokens does not fit in memory; pass a smaller --seq-len."
-                ) from error
+                raise EvaluationError(f"A single window of {longest} tokens does not fit in memory; lower --seq-len.") from error
         else:
             yield batch, result
             continue

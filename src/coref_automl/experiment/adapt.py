@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -116,12 +117,15 @@ def adapt(
     with open_experiment(recipe, progress, before, InProcessLauncher(), None) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
-    outcomes = {step.kind: step.outcome(out) for step in plan.steps_from_recommended(answer.highest_path)}
+    checks = dict[str, dict[str, Any]]()
+    steps = plan.steps_from_recommended(answer.highest_path)
+    for step in sorted(steps, key=lambda step: getattr(step.recipe, "max_rows", None) or inf):  # the last remains
+        if (outcome := step.outcome(out)) and "score" in outcome.facts:
+            checks[step.kind] = outcome.facts
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
-        answer=result.sentence, chosen=answer.keep.path if answer.keep else base, best_trained=answer.highest_path,
-        checks={kind: outcome.facts for kind, outcome in outcomes.items() if outcome and "score" in outcome.facts},
+        answer=result.sentence, chosen=answer.keep.path if answer.keep else base, best_trained=answer.highest_path, checks=checks,
         report=result.report, next_steps=(compare, fill, *then),
     )  # fmt: skip
     write_json(out / "result.json", adapted.to_json())
@@ -135,6 +139,8 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
     """
     if recipe.evaluate.half == "select":
         raise RecipeError("--tune chooses settings on the select half and judges on confirm; leave out evaluate.half: select.")
+    if "tuned" in recipe.methods:
+        raise RecipeError('--tune adds a method called "tuned", which the recipe has; name that one otherwise.')
     out = Path(recipe.out)
     pick_first_gpu(recipe.device)  # as `adapt`, which follows, would refuse it
     search = minutes / _SEARCH_RUNS >= _LEAST_SEARCH_MINUTES

@@ -126,7 +126,7 @@ class Plan:
     def steps_from_recommended(self, model: str | None = None) -> list[Step]:
         """Steps that start from the model which the evaluations recommend, in folders named after it, so that another choice
         overwrites nothing. Without `model`, which is not known before they are done, under a placeholder, to be counted."""
-        if model is None:
+        if model is None or not any(self.recipe.checks[kind].start == CHOSEN for kind in self.data):
             return list(self._checks_starting(CHOSEN, CHOSEN))
         path, model_bytes = Path(model), start_bytes(model)
         name = path.name if path.parent.name in ("", ".") else f"{path.resolve().parent.name}-{path.name}"
@@ -273,9 +273,7 @@ def _given_datasets(recipe: ExperimentRecipe) -> dict[int, Path]:
         divisible = [folder for folder, block in block_lengths.items() if block % length == 0]
         if not divisible:
             known = ", ".join(f"{folder} ({block:,})" for folder, block in block_lengths.items())
-            raise RecipeError(
-                f"No dataset has blocks that {length:,} tokens divide: {known}; prepare one with --seq-len {length}."
-            )
+            raise RecipeError(f"No dataset has blocks that {length:,} tokens divide: {known}; make one with --seq-len {length}.")
         datasets[length] = Path(min(divisible, key=lambda folder: block_lengths[folder]))
     return datasets
 

@@ -119,9 +119,7 @@ class ExperimentRecipe:
         _refuse("train", self.train, _DECIDED)
         for name, stage in self.checks.items():
             if stage.start == CHOSEN and not self.keep_weights:
-                raise RecipeError(
-                    f"{name}: start: chosen needs the weights of the run that is chosen; leave out keep_weights: false."
-                )
+                raise RecipeError(f"{name}: start: chosen needs the weights of the chosen run; leave out keep_weights: false.")
             decided = ("model", "out", "seeds", "first_seed", "device", *CHECKS[name].set_by_stage)
             _refuse(f"{name}: settings", stage.settings, dict.fromkeys(decided, "leave it out"))
 

@@ -309,9 +309,7 @@ def _has_new_deberta_head(model: Any) -> bool:
 
 def _copy(target: Any, source: Any) -> None:
     if target.shape[1:] != source.shape[1:] or len(target) > len(source):
-        raise ModelError(
-            f"The words to start from are {_size(source)} and the new model needs {_size(target)}; pass another model."
-        )
+        raise ModelError(f"The words to start from are {_size(source)} and the model needs {_size(target)}; pass another model.")
     target.copy_(source[: len(target)])
 
 

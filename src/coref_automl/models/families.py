@@ -75,9 +75,7 @@ def _integer(settings: dict[str, Any], key: str, default: int) -> int:
     try:
         return default if value is None else int(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ModelError(
-            f"The model's config.json has a {key} of {short_repr(value)}, which is not a whole number; correct it."
-        ) from error
+        raise ModelError(f"config.json has a {key} of {short_repr(value)}, which is not a whole number; correct it.") from error
 
 
 def _as_dict(config: Any) -> dict[str, Any]:

@@ -180,9 +180,7 @@ def read_entries(tokenizer: FastTokenizer) -> Entries:
 def _read_vocabulary(tokenizer: FastTokenizer) -> Entries:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise ModelError(
-            f"{type(tokenizer).__name__} has no fast version, and character offsets need one; convert it to tokenizer.json."
-        )
+        raise ModelError(f"{type(tokenizer).__name__} has no fast version, which offsets need; convert it to tokenizer.json.")
     model = backend.model
     stages = [json.dumps(json.loads(stage.__getstate__())) for stage in (backend.pre_tokenizer, backend.normalizer) if stage]
     byte_level = any('"ByteLevel"' in stage for stage in stages)

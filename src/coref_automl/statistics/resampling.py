@@ -77,13 +77,9 @@ def gather(part: Part) -> Gathered:
     columns = values[:, None] if values.ndim == 1 else values
     labels, inverse = np.unique(np.asarray(part.clusters), return_inverse=True)
     if len(columns) != len(inverse) or not len(columns):
-        raise ValueError(
-            f"{len(columns)} values and {len(inverse)} clusters: there must be one cluster per value, and at least one"
-        )
+        raise ValueError(f"{len(columns)} values and {len(inverse)} clusters: there must be one cluster per value, at least one")
     if missing := int((~np.isfinite(columns)).any(axis=1).sum()):
-        raise ValueError(
-            f"{missing} of {len(columns)} items have no value in some column; leave them out of all, or evaluate again"
-        )
+        raise ValueError(f"{missing} of {len(columns)} items have no value in a column; leave them out of all, or evaluate again")
     sums = np.zeros((len(labels), columns.shape[1]))
     np.add.at(sums, inverse, columns)
     return Gathered(sums, np.bincount(inverse, minlength=len(labels)).astype(np.float64))

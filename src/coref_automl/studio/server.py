@@ -210,9 +210,7 @@ def server_of(studio: Studio) -> uvicorn.Server:
     return uvicorn.Server(uvicorn.Config(studio.app, **settings))
 
 
-def serve(
-    paths: Sequence[Path], *, host: str, port: int, lang: Lang, on_ready: Callable[[str], None] = lambda _address: None
-) -> None:
+def serve(paths: Sequence[Path], *, host: str, port: int, lang: Lang, on_ready: Callable[[str], None] = lambda _: None) -> None:
     """Serve until interrupted. `on_ready` gets the address once the socket is open."""
     with listen(host, port) as listening:
         studio = Studio(paths, lang=lang, host=host)

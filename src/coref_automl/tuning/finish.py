@@ -154,13 +154,15 @@ def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[Tr
         if recipe.ablate and comparison.verdict.decision == "better" and not final.refused:
             final = replace(final, effects=runs.ablate(reference, comparison.seeds))
     elif recipe.guards and (reference or selection.winner.is_sampled):  # a start that nothing precedes is what guards refer to
-        why = "has nothing to be judged against: none of the settings to begin with completed"
-        if reference:
-            why = f"and its reference, trial {final.reference}, completed no new seed together: {runner.notes[-1]}"
-        raise TuningError(
-            f"No guard could be measured, because the winner, trial {final.winner}, {why}; run the same command again."
-        )
+        raise _unmeasured_guards(final, runner)
     return replace(final, stopped_early=bool(early), notes=tuple(dict.fromkeys(runner.notes)))
+
+
+def _unmeasured_guards(final: Final, runner: JobRunner) -> TuningError:
+    why = "has nothing to be judged against: none of the settings to begin with completed"
+    if final.reference is not None:
+        why = f"and its reference, trial {final.reference}, completed no new seed together: {runner.notes[-1]}"
+    return TuningError(f"No guard could be measured: the winner, trial {final.winner}, {why}; run the same command again.")
 
 
 def _select(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[TrialCandidate]) -> Selection:
@@ -268,11 +270,15 @@ class JudgingRuns:
         failed = self.runner.run(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
-        paired = self._shared_seeds(selection.reference or selection.winner)
-        if is_first_look and not every_pair and paired:
-            for side in selection.sides:
-                for job in self._jobs(side, (seed for seed in self.completed[side.number] if seed != paired[0])):
-                    self.runner.problem.drop_weights(job)
+        if is_first_look and not every_pair:
+            self._drop_all_but_the_first_pair()
+
+    def _drop_all_but_the_first_pair(self) -> None:
+        """Remove the weights of the first look that `best-model/` is not made of."""
+        first = self._shared_seeds(self.selection.reference or self.selection.winner)[:1]
+        for side in self.selection.sides if first else ():
+            for job in self._jobs(side, (seed for seed in self.completed[side.number] if seed not in first)):
+                self.runner.problem.drop_weights(job)
 
     def _compare(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
         """Return the verdict on the winner minus another candidate over their shared seeds; None if they share none."""
@@ -285,12 +291,11 @@ class JudgingRuns:
 
     def _curve(self, side: TrialCandidate) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
-        values: dict[int, list[float]] = {}
-        for job in self._jobs(side, self.completed[side.number]):
-            for report in self.runner.problem.reports(job, events_of(job).rows()):
-                if not report.averaged:
-                    values.setdefault(report.step, []).append(report.value)
-        return {quarter: float(np.mean(scores)) for quarter, scores in values.items()}
+        problem, jobs = self.runner.problem, self._jobs(side, self.completed[side.number])
+        runs = ((report for report in problem.reports(job, events_of(job).rows()) if not report.averaged) for job in jobs)
+        curves = [{report.step: report.value for report in run} for run in runs]  # the last report of a quarter
+        quarters = sorted({quarter for curve in curves for quarter in curve})
+        return {quarter: float(np.mean([curve[quarter] for curve in curves if quarter in curve])) for quarter in quarters}
 
     def _shared_seeds(self, other: TrialCandidate) -> list[int]:
         return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]

@@ -82,10 +82,7 @@ def run_study(
         try:
             _check_begun(recipe, out)
             progress = progress.into(out / EVENTS)
-            problem = open_problem(recipe, out, progress)
-            study = open_study(recipe, out, problem.binding, starts=problem.starts())
-            if before and not any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False)):
-                before(problem)
+            problem, study = _open(recipe, out, progress, before)
         except (InputError, StorageError):
             if is_new:
                 remove(out)  # a refused command leaves nothing half-made
@@ -107,6 +104,15 @@ def run_study(
         return write_outputs(study, problem, recipe, final, out, draw, portfolio)
 
 
+def _open(recipe: TuneRecipe, out: Path, progress: Progress, before: Callable[[Problem], None] | None) -> tuple[Problem, Any]:
+    """Open the problem and its Optuna study."""
+    problem = open_problem(recipe, out, progress)
+    study = open_study(recipe, out, problem.binding, starts=problem.starts())
+    if before and not any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False)):
+        before(problem)
+    return problem, study
+
+
 def run_search(search: Search) -> list[TrialCandidate]:
     """Run the starts, then sampled trials. After the first of these, stop if no setting can gain what matters, and return the
     candidates ranked for that check; else an empty list.
@@ -120,14 +126,12 @@ def run_search(search: Search) -> list[TrialCandidate]:
     until_check = min(total, starts + EARLY_TRIALS)
     if search.ended_trials() <= until_check:
         search.run(until_check)
-    if until_check == total or recipe.storage is not None or search.ended_trials() > until_check:
-        search.run(max(total, until_check))
-        return []
-    runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
-    ranked = rank_early(completed_candidates(search.study, search.problem, recipe), recipe, runner)
-    ceiling = gain_ceiling(search.study, ranked, search.problem)
-    if ceiling is not None and 100 * ceiling < recipe.worth:
-        return ranked
+    if until_check < total and recipe.storage is None and search.ended_trials() <= until_check:
+        runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
+        ranked = rank_early(completed_candidates(search.study, search.problem, recipe), recipe, runner)
+        ceiling = gain_ceiling(search.study, ranked, search.problem)
+        if ceiling is not None and 100 * ceiling < recipe.worth:
+            return ranked
     search.run(total)
     return []
 
@@ -135,8 +139,9 @@ def run_search(search: Search) -> list[TrialCandidate]:
 def _remember_winner(final: Final, problem: Problem, recipe: TuneRecipe, out: Path, progress: Progress) -> Path | None:
     """Add a winner that is shown to be better to the user's own portfolio; failing to write it is only noted."""
     comparison, (family, hidden) = final.comparison, problem.shape
-    shown = comparison is not None and comparison.verdict.decision == "better" and not final.refused
-    if comparison is None or not (shown and recipe.remember and recipe.task == "mlm" and hidden):
+    if comparison is None or comparison.verdict.decision != "better" or final.refused:
+        return None
+    if not (recipe.remember and recipe.task == "mlm" and hidden):
         return None  # entries are about pretrained models
     defaults, settings = to_mapping(TrainRecipe("", "", "")), {**recipe.settings, **final.best.params}
     names = [name for name in TUNABLE["mlm"] if name in settings and name not in ("model", "dataset")]

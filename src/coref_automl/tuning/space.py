@@ -233,9 +233,7 @@ def check_ends(
 def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:
     """Refuse a dimension that would waste trials, because it has no effect wherever it is sampled."""
     if all(len(dimension.choices) == 1 for dimension in space) and not recipe.portfolio_only:
-        raise RecipeError(
-            "space: every dimension has one value, so there is nothing to search; add a value, or --portfolio-only."
-        )
+        raise RecipeError("space: every dimension has one value, so nothing can be searched; add a value, or --portfolio-only.")
     if space.get("gradient_checkpointing") and recipe.max_minutes is None:
         raise RecipeError(
             "space: gradient_checkpointing changes nothing but time and memory under a budget in tokens or epochs; "
