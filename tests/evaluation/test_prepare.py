@@ -323,7 +323,7 @@ def test_the_manifest_names_the_reference_and_no_folder_of_this_machine(model: s
 
 def test_no_items_is_an_error_that_gives_the_reasons(model: str, tmp_path: Path) -> None:
     source = write(tmp_path / "news.jsonl", [{"id": "a", "text": "짧다."}])
-    with pytest.raises(EvalSetError, match="No real item came out"):
+    with pytest.raises(EvalSetError, match="No real item in these inputs"):
         prepare_eval(recipe(model, source, all_documents=True), tmp_path / "set")
     assert not (tmp_path / "set" / "DONE").exists()
 

@@ -184,7 +184,7 @@ def test_only_one_chunk_of_logits_is_alive(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_tokenizer_larger_than_the_model_is_refused() -> None:
     ready = replace(loaded(), tokenizer=tokenizer_of("bytes"))
-    with pytest.raises(ModelError, match="pass the tokenizer"):
+    with pytest.raises(ModelError, match="pass the model's own tokenizer"):
         Scorer(ready, noun_table(), seq_len=128)
 
 
