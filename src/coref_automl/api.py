@@ -159,9 +159,7 @@ def predict_relations(
 
     rows = [texts] if isinstance(texts, Mapping) else texts
     if not isinstance(rows, list | tuple):
-        raise InputError(
-            f"texts should be a mapping with sentence, subject and object, or a list of them, not {short_repr(texts)}."
-        )
+        raise InputError(f"texts is a mapping with sentence, subject and object, or a list of them, not {short_repr(texts)}.")
     device = checked(str, device, "device")
     predictions = predict_texts(as_path(run, "run"), list(rows), ensemble=checked(bool, ensemble, "ensemble"), device=device)
     return predictions[0] if rows is not texts else predictions

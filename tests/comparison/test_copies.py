@@ -14,6 +14,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.comparison.superseded import drop_superseded
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report import charts
+from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
 MODELS = [
@@ -115,3 +116,17 @@ def test_a_copy_of_an_evaluation_whose_weights_were_replaced_still_counts(evalua
     kept, reasons = drop_superseded([old, new, copy])
     assert kept == [new, copy]
     assert [reason.startswith(str(folder)) for reason in reasons] == [True]
+
+
+def test_an_evaluation_under_an_earlier_noun_table_is_left_out_and_named(
+    evaluated: Maker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another version of Kiwi tells other words to be nouns; then ranks cannot be compared."""
+    root = evaluated(MODELS)
+    for file in root.rglob("result.json"):
+        result, is_earlier = read_json(file), "mlm-s0" in str(file)
+        result["fingerprints"] |= {"nouns": "earlier" if is_earlier else "now"}
+        write_json(file, result | {"evaluated_at": f"2026-01-0{2 - is_earlier}T00:00:00+00:00"})
+    table = compared(capsys, root)
+    assert "mlm-s0" not in json.dumps(table["rows"])
+    assert any("mlm-s0" in note and "under an earlier noun table" in note for note in table["notes"])

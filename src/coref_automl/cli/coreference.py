@@ -45,9 +45,7 @@ SchemeOption = Annotated[
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"Annotated texts: {FILE}.")],
     write: Annotated[Path | None, typer.Option("--write", help="Convert one file to a new .jsonl without its bad rows.")] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", help="With --write: the convention to convert mentions to (bare, words, heads).")
-    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Convention that --write converts to (bare, words, heads).")] = None,
     convention: ConventionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -90,9 +88,7 @@ def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run, one seed's model, or bundled:ko-mini-coref.")],
     data: Annotated[str, typer.Option("--data", help=f"Annotated texts: {FILE}.")],
-    split: Annotated[
-        str | None, typer.Option("--split", help="Score one side of this split only: fixed, koconovel, or a JSON file.")
-    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Score a side of a split: fixed, koconovel, a JSON file.")] = None,
     side: Annotated[str, typer.Option("--side", help="Side of the split to score: train, dev or test.")] = "test",
     scheme: SchemeOption = None,
     convention: ConventionOption = "auto",

@@ -95,16 +95,14 @@ def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[Store
     return [stored for stored in evaluations if items_of(stored) in items]
 
 
-def _without_unshared_bases(evaluations: Sequence[StoredEvaluation], under_paths: set[Path]) -> list[StoredEvaluation]:
-    """Leave out bases found elsewhere that were scored on sets that the models `under_paths` do not share."""
+def _without_unshared_bases(evaluations: Sequence[StoredEvaluation], below: set[Path]) -> list[StoredEvaluation]:
+    """Leave out bases found elsewhere that were scored on sets that the models in `below` do not share."""
     sets: dict[tuple[object, ...], set[str]] = {}
     for stored in evaluations:
-        if stored.folder.resolve() in under_paths:
+        if stored.folder.resolve() in below:
             sets.setdefault(model_of(stored), set()).add(items_of(stored))
     shared = set.intersection(*sets.values()) if sets else set()
-    return [
-        stored for stored in evaluations if not shared or items_of(stored) in shared or stored.folder.resolve() in under_paths
-    ]
+    return [stored for stored in evaluations if not shared or items_of(stored) in shared or stored.folder.resolve() in below]
 
 
 def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:

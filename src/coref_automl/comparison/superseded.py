@@ -86,10 +86,37 @@ def items_of(stored: StoredEvaluation) -> str:
 def one_dtype_each(
     evaluations: Sequence[StoredEvaluation], named: set[Path], *, common: bool = False
 ) -> dict[tuple[str, str], tuple[list[StoredEvaluation], list[str]]]:
-    """Group evaluations by their items (by none if `common`) and the version of their scorer, each model in one dtype. Each group
-    has a sentence for every evaluation dropped from it. Those in `named` folders are kept."""
+    """Group evaluations by their items (by none if `common`) and the version of their scorer, under one noun table of each
+    tokenizer and each model in one dtype. Each group has a sentence for every evaluation dropped from it. Another dtype in
+    `named` folders is kept."""
     by_condition = grouped(evaluations, lambda stored: ("" if common else items_of(stored), stored.evaluation.scorer))
-    return {condition: _keep_one_dtype(alike, named) for condition, alike in by_condition.items()}
+    groups = {}
+    for condition, alike in by_condition.items():
+        under_one_table, earlier = _keep_one_table(alike)
+        kept, in_other_dtypes = _keep_one_dtype(under_one_table, named)
+        groups[condition] = kept, [*earlier, *in_other_dtypes]
+    return groups
+
+
+def _keep_one_table(evaluations: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
+    """Keep the evaluations under the newest noun table of each tokenizer, which says what may answer; return a sentence for each
+    other one. Older versions recorded no table."""
+    recorded = [stored for stored in evaluations if stored.evaluation.fingerprints.get("nouns")]
+    recorded.sort(key=lambda stored: stored.evaluation.evaluated_at)
+    newest = {_vocabulary(stored): stored.evaluation.fingerprints["nouns"] for stored in recorded}
+    earlier = [stored for stored in recorded if stored.evaluation.fingerprints["nouns"] != newest[_vocabulary(stored)]]
+    reasons = [
+        say(
+            f"{stored.folder}: 이전 명사표로 평가해 답이 될 수 있는 단어가 다릅니다. 다시 평가하세요",
+            f"{stored.folder} was scored under an earlier noun table, where other words could answer; evaluate it again",
+        )
+        for stored in earlier
+    ]
+    return [stored for stored in evaluations if stored not in earlier], reasons
+
+
+def _vocabulary(stored: StoredEvaluation) -> tuple[str, str]:
+    return items_of(stored), stored.evaluation.fingerprints.get("tokenizer", "")
 
 
 def _keep_one_dtype(evaluations: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:

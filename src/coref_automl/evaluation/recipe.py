@@ -63,9 +63,7 @@ class EvalRecipe:
     min_syllables: Annotated[int, Setting("Minimum number of syllables of the answer of a real item or passage.", 2)] = 3
     single_entry: Annotated[bool, Setting("Keep only real items whose answer is one entry of the first --model.")] = False
     seed: Annotated[int, Setting("Random seed.", 0)] = 0
-    files: Annotated[
-        tuple[str, ...], Setting("Annotated file of another task, as TASK=PATH; repeatable.", flags=("--file",))
-    ] = ()
+    files: Annotated[tuple[str, ...], Setting("File of another task, as TASK=PATH; repeatable.", flags=("--file",))] = ()
 
     def __post_init__(self) -> None:
         typed(self)

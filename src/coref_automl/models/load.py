@@ -46,9 +46,7 @@ def load_tokenizer(model: str, folder: Path | None = None) -> PreTrainedTokenize
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
             tokenizer("한국어")  # a wrong value in its config only fails in use
     except Exception as error:  # the library raises many types for a damaged or foreign tokenizer
-        raise ModelError(
-            f"The tokenizer of {model} cannot be read ({_first_line(error)}); copy it again from the base."
-        ) from error
+        raise ModelError(f"The tokenizer of {model} cannot be read ({_first_line(error)}); copy it from the base.") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"{model} has a tokenizer without character offsets; save it as tokenizer.json first.")
     if (unknown := tokenizer.unk_token) is not None and tokenizer.backend_tokenizer.token_to_id(unknown) is None:

@@ -75,9 +75,7 @@ def _evaluated(ws: Workspace, run: Run, address: Address) -> tuple[list[Section]
     except Pending:
         return [], True
     study, waiting = ws.ready(board)
-    metric = study.metric if study is not None else next(iter(board.metrics), "")
-    color = ws.boards.color(run.folder.name)
-    return [_checkpoints(run, owners, board, study, metric, address.say, color)], waiting
+    return [_checkpoints(run, owners, board, study, address.say, ws.boards.color(run.folder.name))], waiting
 
 
 def _recipe(ws: Workspace, run: Run) -> dict[str, Any]:
@@ -175,12 +173,11 @@ def _last_step(path: Path) -> dict[str, Any]:
     return dict(steps[-1]) if steps else {}
 
 
-def _checkpoints(
-    run: Run, owners: Mapping[Path, str], board: Board, study: Study | None, metric: str, say: Say, color: str
-) -> Section:
+def _checkpoints(run: Run, owners: Mapping[Path, str], board: Board, study: Study | None, say: Say, color: str) -> Section:
     """Every checkpoint with its value, and its paired difference to the base as the study judges it."""
     entries = [entry for entry in board.entries.values() if owners.get(entry.folder) == run.key]
     entries.sort(key=lambda entry: (entry.evaluation.seq_len, entry.tokens))
+    metric = study.metric if study is not None else next(iter(board.metrics), "")
     judged = study.judged if study is not None else {}
     rows = []
     for entry, value in zip(entries, estimate_cells([entry.evaluation.estimates.get(metric) for entry in entries]), strict=True):

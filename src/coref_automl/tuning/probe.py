@@ -168,13 +168,11 @@ def probe(
             f"Not even {'a single row' if first == 1 else f'a batch of {first} rows'} of {run.dataset.seq_len:,} tokens "
             f"trains here ({outcome.error or outcome.value}); pass --gradient-checkpointing, or prepare shorter blocks."
         )
-    stopped = str(outcome.value) if outcome.error is None else _KILLED
+    reason = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
     batch = settled(run.recipe.batch)
     fastest = micro_batch(batch, best.rows)
-    return ProbeResult(
-        recipe.model, run.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped
-    )
+    return ProbeResult(recipe.model, run.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, reason)
 
 
 def climb(recipe: dict[str, Any], sizes_file: str, first: int, largest: int, steps: int) -> str:
