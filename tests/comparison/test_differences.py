@@ -211,3 +211,16 @@ def test_an_end_that_rounds_to_nothing_keeps_the_side_of_zero_it_lies_on() -> No
     assert points(Estimate(-0.008, -0.016, -0.0002, 9)) == "-0.8 [-1.6, -0.02]"
     assert points(Estimate(-0.0, 0.0002, 0.01, 9)) == "+0.0 [+0.02, +1.0]"
     assert points(Estimate(0.0625, -6.3e-11, 0.125, 9)) == "+6.2 [+0.0, +12.5]"  # what rounding errors leave of zero
+
+
+def test_where_what_is_under_a_path_does_not_count_the_reason_is_told(tmp_path: Path) -> None:
+    """The later checkpoint was trained anew in its folder, and evaluated on another set alone."""
+    for model in (GOOD, LATER):
+        write_evaluation(tmp_path, model, make_scores(model, documents=20))
+    folder = write_evaluation(tmp_path, LATER, make_scores(LATER, documents=20, set_name="b"), set_name="b")
+    record = read_json(folder / "result.json")
+    record["fingerprints"]["weights"] = "anew"
+    write_json(folder / "result.json", record | {"evaluated_at": "2026-02-01T00:00:00+00:00"})
+    paths = [tmp_path / "run" / "checkpoint-100", tmp_path / "run" / "checkpoint-200"]
+    with pytest.raises(ComparisonError, match=r"Only .*checkpoint-100 can be compared here: .* was scored with other weights"):
+        compare(paths, eval_set="a")

@@ -23,6 +23,7 @@ from coref_automl.experiment.estimate import Preflight, plan_preflight, tokens_o
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning, lines_of, sized_to_texts, study_preflight
 from coref_automl.experiment.run import run_experiment
+from coref_automl.folders import is_done
 from coref_automl.progress import Progress, quiet
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
@@ -181,6 +182,12 @@ def test_tune_says_what_is_ahead_and_too_few_steps_are_not_trained(
     assert re.search(r"About .* on this machine, [\d.]+ GB of memory per training, up to [\d.]+ GB of disk", told)
     assert "steps change next to nothing" in told.splitlines()[-1]
     assert not (tmp_path / "study").exists()
+
+
+def test_texts_that_tune_has_prepared_stay_when_it_is_refused(model: str, tmp_path: Path) -> None:
+    data = ["--source", "bundled:synthetic", "--train-limit", "16", "--seq-len", "128"]
+    assert command(["tune", "--model", model, *data, "--out", str(tmp_path / "study"), "--trials", "5"]) == 2
+    assert [path for path in (tmp_path / "study" / "datasets").iterdir() if is_done(path)]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from coref_automl.experiment.until_shown import run_until_shown
 from coref_automl.folders import EVENTS
 from coref_automl.progress import Progress, quiet, read_events
 from coref_automl.statistics.planning import Look
+from coref_automl.tuning.recipe import TuneRecipe
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.experiment.conftest import Bench
 from tests.tuning.inline import InlineLauncher
@@ -205,6 +206,24 @@ def test_adapt_keeps_the_events_of_what_it_prepares_before_tuning(
     with pytest.raises(KeyboardInterrupt):
         adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)
     assert {event["event"] for event in read_events(tmp_path / "adapted" / EVENTS)} >= {"start", "end"}
+
+
+def test_tune_trains_with_the_settings_of_the_recipe_that_it_does_not_choose(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may choose and did not is as its trials had it: whole_word is off for the method, too."""
+    told: list[dict[str, Any]] = []
+
+    def stub(recipe: TuneRecipe, **_: object) -> SimpleNamespace:
+        told.append(recipe.settings)
+        return SimpleNamespace(final=SimpleNamespace(recommended=SimpleNamespace(params={"learning_rate": 0.1})))
+
+    monkeypatch.setattr(adapting, "run_study", stub)
+    train = {"new_head": True, "whole_word": True, "epochs": 1.0, "batch": 4}
+    wanted = bench.recipe(tmp_path / "adapted", seeds=1, methods={"mlm": {}}, train=train)
+    tuned = adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)[0].methods["tuned"]
+    assert told == [{"new_head": True, "batch": 4}]
+    assert tuned == {"objective": "mlm", "learning_rate": 0.1, "whole_word": False}
 
 
 def test_a_method_that_is_called_tuned_is_not_replaced(bench: Bench, tmp_path: Path) -> None:

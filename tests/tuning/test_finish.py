@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from coref_automl.engine.job import Job
-from coref_automl.errors import TuningError
+from coref_automl.errors import StorageError, TuningError
 from coref_automl.progress import quiet
 from coref_automl.records import Estimate
 from coref_automl.say import Say
-from coref_automl.tuning.choosing import JobRunner
-from coref_automl.tuning.finish import Final, finish
+from coref_automl.tuning import finish as tuning_finish
+from coref_automl.tuning import run as tuning_run
+from coref_automl.tuning.choosing import JobRunner, TrialCandidate
+from coref_automl.tuning.finish import Final, JudgingRuns, Selection, finish
 from coref_automl.tuning.outputs import lines_of, sentence_of
+from coref_automl.tuning.portfolio import KnownSettings
 from coref_automl.tuning.problem import Report, Start
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from tests.tuning.inline import DeadLauncher
@@ -319,6 +324,44 @@ def test_one_setting_back_tells_what_mattered(tmp_path: Path) -> None:
     assert effect.loss == pytest.approx(0.1, abs=0.01)
     lines = lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))
     assert any(line.startswith("One setting back at a time, in points: learning_rate ") for line in lines)
+
+
+def test_a_setting_that_cannot_be_put_back_takes_no_others_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    winner, reference = (
+        TrialCandidate(number, "drawn", "", {"objective": objective, "learning_rate": lr}, 0.5)
+        for number, objective, lr in ((1, "entity", 0.2), (2, "mlm", 0.1))
+    )
+    tried: list[float] = []
+
+    def run(jobs: list[Job], _stage: str) -> set[str]:
+        tried.extend(rate(job) for job in jobs)
+        return {job.key for job in jobs}
+
+    problem = ScriptedProblem(out=tmp_path)
+    monkeypatch.setattr(problem, "accepts", lambda params: params["objective"] == "entity", raising=False)
+    monkeypatch.setattr(tuning_finish, "_ABLATED_SETTINGS", 1)
+    selection = Selection([winner, reference], winner, None, None, {})
+    runs = JudgingRuns(selection, _recipe(tmp_path), SimpleNamespace(problem=problem, run=run))  # type: ignore[arg-type]
+    runs.ablate(reference, [5])
+    assert tried == [0.1]
+
+
+def test_a_winner_is_remembered_with_its_own_model_and_what_cannot_be_written_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final, _ = end(tmp_path, level(0.6))
+    of_large = replace(final, raced=tuple(replace(one, params={**one.params, "model": "large"}) for one in final.raced))
+    remembered: list[KnownSettings] = []
+
+    def remember(entry: KnownSettings) -> None:
+        remembered.append(entry)
+        raise StorageError("The disk is full.")
+
+    monkeypatch.setattr(tuning_run, "shape_of", lambda model: ("bert", 1024 if model == "large" else 768))
+    monkeypatch.setattr(tuning_run, "remember", remember)
+    given = ScriptedProblem(out=tmp_path), _recipe(tmp_path), tmp_path, quiet()
+    assert tuning_run._remember_winner(of_large, *given) is None
+    assert [entry.up_to_hidden for entry in remembered] == [1024]
 
 
 def test_the_share_of_the_tokens_is_where_the_winner_crosses_the_references_end(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from coref_automl.errors import InputError, RecipeError
 from coref_automl.say import Say, language, say
 
 Metric = Annotated[
-    str | None, typer.Option("--metric", help="Metric of the verdicts. Default: strict Real@1, or word if tokenizers differ.")
+    str | None, typer.Option("--metric", help="Metric of verdicts. Default: strict Real@1; word across tokenizers.")
 ]
 Margin = Annotated[float, typer.Option("--margin", help="Points that count as no difference, or may be given up to train less.")]
 EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, if checkpoints were scored on several.")]
@@ -102,9 +102,7 @@ def report(
 
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
 def archive(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too.")
-    ],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, and runs of every kind.")],
     out: Out,
     as_json: AsJson = False,
 ) -> None:

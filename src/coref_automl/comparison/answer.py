@@ -67,8 +67,8 @@ def decide(study: StudyData, gains: Sequence[Claim]) -> Decision:
     """Decide by the table above. `gains` are all about methods or all about checkpoints (`gains_over_bases`)."""
     choice, action = study.choice, _action(study, gains)
     better = [claim for claim in gains if claim.verdict == "better"]
-    heights = {claim.a: claim.values[0] for claim in better if not claim.of_checkpoint and claim.values}
-    if heights:
+    if action == "use method":
+        heights = {claim.a: claim.values[0] for claim in better if claim.values}
         leading = max((arm for arm in study.replicated if arm.name in heights), key=lambda arm: heights[arm.name])
         candidates = [entry for entry in leading.matched_entries() if entry in choice.candidates]
         return Decision(action, choice.highest(candidates) if candidates else choice.chosen, leading)
@@ -79,6 +79,7 @@ def decide(study: StudyData, gains: Sequence[Claim]) -> Decision:
 
 
 def _action(study: StudyData, gains: Sequence[Claim]) -> Action:
+    """The first row of the table above that applies; `gains` are all of one kind, so the first tells which."""
     if not any(entry.trained for entry in study.entries):
         return "undecided"
     if any(claim.verdict == "better" for claim in gains):

@@ -49,27 +49,49 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     by_path = [under for under in map(results.checked_under, results.paths) if under]  # the others hold runs of outside checks
     complete = [group for group in groups if _spans(group, by_path)]
     if not complete:
-        raise ComparisonError(_refusal(groups))
+        raise ComparisonError(_refusal(groups, (*results.left_out, *groups[0].left_out)))
     return complete[0], [*results.notes_on(complete[0]), *others_than(complete[0], groups)]
+
+
+def _spans(group: Group, by_path: Sequence[Sequence[StoredEvaluation]]) -> bool:
+    """Does the group hold, of every path, an evaluation or the one that it repeats? Any group of a single path does."""
+    models = {_model_as_scored(entry) for entry in group.entries}
+    on_set = ([stored for stored in under if group.fingerprint in ("", items_of(stored))] for under in by_path)
+    return len(by_path) == 1 or all(any(_model_as_scored(stored) in models for stored in under) for under in on_set)
+
+
+def _refusal(groups: Sequence[Group], left_out: Sequence[str]) -> str:
+    """Why no group spans all paths: they differ in items or scorer, or what lies under one of them does not count."""
+    if len(groups) == 1:
+        return f"Only {', '.join(entry.name for entry in groups[0].entries[:3])} can be compared here: {'; '.join(left_out)}."
+    names = [", ".join(entry.name for entry in group.entries[:3]) for group in groups]
+    if len({group.fingerprint for group in groups}) == 1:  # also all sets together, by --common
+        listed = "; ".join(f"{name}: scorer {group.scorer}" for name, group in zip(names, groups, strict=True))
+        return f"These evaluations do not share their scorer ({listed}). Evaluate them again with one version."
+    sets = [f"items {group.fingerprint[:8]} of {group.evalset}, scorer {group.scorer}" for group in groups]
+    listed = "; ".join(map(": ".join, zip(names, sets, strict=True)))
+    return (
+        f"These evaluations do not share their items or their scorer ({listed}). "
+        "Evaluate them on one set with one version, or pass --common to compare the items they share."
+    )
 
 
 def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
     """A sentence for each group that is left out beside the chosen one, for its items or for its version of the scorer."""
-    sentences = []
-    for group in (group for group in groups if group is not chosen):
-        count, name, items, scorer = len(group.entries), group.evalset, group.fingerprint[:8], group.scorer
-        sentences.append(
-            say(
-                f"{name}의 평가 {count}개는 채점기 버전이 달라({scorer}) 제외했습니다. 모두 같은 버전으로 평가하세요.",
-                f"{count} evaluations on {name} are of another scorer ({scorer}) and are left out; use one version for all.",
-            )
-            if group.fingerprint == chosen.fingerprint
-            else say(
-                f"{name}(문항 {items})의 평가 {count}개는 포함하지 않았습니다 (--eval-set).",
-                f"{count} evaluations on {name} (items {items}) are left out (--eval-set).",
-            )
+    return [_left_out(group, chosen) for group in groups if group is not chosen]
+
+
+def _left_out(group: Group, chosen: Group) -> str:
+    count, name, items, scorer = len(group.entries), group.evalset, group.fingerprint[:8], group.scorer
+    if group.fingerprint == chosen.fingerprint:
+        return say(
+            f"{name}의 평가 {count}개는 채점기 버전이 달라({scorer}) 제외했습니다. 모두 같은 버전으로 평가하세요.",
+            f"{count} evaluations on {name} are of another scorer ({scorer}) and are left out; use one version for all.",
         )
-    return sentences
+    return say(
+        f"{name}(문항 {items})의 평가 {count}개는 포함하지 않았습니다 (--eval-set).",
+        f"{count} evaluations on {name} (items {items}) are left out (--eval-set).",
+    )
 
 
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
@@ -229,23 +251,3 @@ def _run_or_model(entry: Entry) -> PurePath:
     """The run of a checkpoint; a model outside a run counts as its own."""
     path = PurePath(entry.evaluation.path)
     return path.parent if CHECKPOINT.fullmatch(path.name) else path
-
-
-def _spans(group: Group, by_path: Sequence[Sequence[StoredEvaluation]]) -> bool:
-    """Does the group hold, of every path, an evaluation or the one that it repeats? Any group of a single path does."""
-    models = {_model_as_scored(entry) for entry in group.entries}
-    on_set = ([stored for stored in under if group.fingerprint in ("", items_of(stored))] for under in by_path)
-    return len(by_path) == 1 or all(any(_model_as_scored(stored) in models for stored in under) for under in on_set)
-
-
-def _refusal(groups: Sequence[Group]) -> str:
-    names = [", ".join(entry.name for entry in group.entries[:3]) for group in groups]
-    if len({group.fingerprint for group in groups}) == 1:  # also all sets together, by --common
-        listed = "; ".join(f"{name}: scorer {group.scorer}" for name, group in zip(names, groups, strict=True))
-        return f"These evaluations do not share their scorer ({listed}). Evaluate them again with one version."
-    sets = [f"items {group.fingerprint[:8]} of {group.evalset}, scorer {group.scorer}" for group in groups]
-    listed = "; ".join(map(": ".join, zip(names, sets, strict=True)))
-    return (
-        f"These evaluations do not share their items or their scorer ({listed}). "
-        "Evaluate them on one set with one version, or pass --common to compare the items they share."
-    )

@@ -125,7 +125,7 @@ def _prepare_claimed(
         raise
     if recipe.eval_sets:
         write_grams(evaluation, work / _GRAMS)
-    _encode(index, choice, recipe, work, workers, [part.place for part in parts], progress)
+    _tag_and_encode(index, choice, recipe, work, workers, [part.place for part in parts], progress)
     counts = zip(made_from.get("inputs", ()), _rows_per_input(index, parts), strict=True)
     made_from["inputs"] = [{**facts, "rows": rows} for facts, rows in counts]
     manifest = assemble(
@@ -155,20 +155,20 @@ def _choose(
 ) -> Choice:
     """Decide which documents train; near-duplicates of a small corpus are found in this process."""
     at_once = max(1, recipe.portion // 4)
-    small = len(index) <= at_once  # a process would take longer to start than to seek
-    seeking = dataclasses.replace(recipe, engine="local") if small else recipe
+    small = len(index) <= at_once  # a process would take longer to start than to search
+    search_recipe = dataclasses.replace(recipe, engine="local") if small else recipe
 
     def run(target: str, arguments: list[dict[str, Any]]) -> None:
         names = (f"band-{call['band']:02d}-{call['residue']:05d}" for call in arguments)
         items = [WorkItem(name, work / DEDUP / name, call) for name, call in zip(names, arguments, strict=True)]
         with (quiet() if small else progress).stage("find near-duplicates", len(items)) as stage:
-            run_items(target, items, seeking, 1 if small else workers, lambda _: stage.advance())
+            run_items(target, items, search_recipe, 1 if small else workers, lambda _: stage.advance())
 
     similarity = recipe.similarity if recipe.near_duplicates else None
     return choose_documents(index, evaluation, work / DEDUP, run, similarity=similarity, at_once=at_once)
 
 
-def _encode(
+def _tag_and_encode(
     index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, places: Sequence[str], progress: Progress
 ) -> None:
     """Tag and encode every unfinished shard."""

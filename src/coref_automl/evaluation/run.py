@@ -207,7 +207,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     unscored = [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
     scorer = Scorer(loaded, nouns, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget)
     with (
-        JsonlAppender(slot.partial(folder, table)) as rows,
+        JsonlAppender(slot.unfinished_items(folder, table)) as rows,
         progress.stage(f"scoring {target.name}", len(items), "items") as stage,
     ):
         stage.skip(len(items) - len(unscored))

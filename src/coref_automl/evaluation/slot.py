@@ -58,8 +58,8 @@ class Slot:
         under the same noun table (its fingerprint)."""
         finished = next(self._existing(), None)
         scores = {score.item: score for score in finished.scores()} if finished else {}
-        partial = self.partial(self.folder(), nouns)
-        return scores | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
+        unfinished = self.unfinished_items(self.folder(), nouns)
+        return scores | ({score.item: score for score in read_items(unfinished)} if unfinished.is_file() else {})
 
     def folder(self, known: StoredEvaluation | None = None) -> Path:
         """That of `known`, if it is the model's own; else that of a finished evaluation of the same bytes; else a free name."""
@@ -83,13 +83,13 @@ class Slot:
         for mark in chain(("", fingerprint(*shared)[:8]), numbered):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
-    def partial(self, folder: Path, nouns: str) -> Path:
+    def unfinished_items(self, folder: Path, nouns: str) -> Path:
         """The file to which items are appended while they are scored."""
         key = fingerprint(self.read_fingerprints(), self.evalset.fingerprint, nouns, SCORER, self.dtype, self.seq_len)
         return folder / f".items-{key}.jsonl"
 
     def remove_leftovers(self) -> None:
-        """Remove the temporary files (.part) of killed processes; items scored so far (`partial`) stay."""
+        """Remove the temporary files (.part) of killed processes; items scored so far (`unfinished_items`) stay."""
         for folder in (*islice(self._names(), _NAMES_SEARCHED), self.target.root):
             sweep(folder, deep=False)
 
@@ -123,7 +123,7 @@ class Slot:
                 write_text(folder / ITEMS, (scored.folder / ITEMS).read_text("utf-8"))
             write_json(folder / RESULT, evaluation.to_json())
             mark_done(folder)
-        self.partial(folder, evaluation.fingerprints.get("nouns", "")).unlink(missing_ok=True)
+        self.unfinished_items(folder, evaluation.fingerprints.get("nouns", "")).unlink(missing_ok=True)
         if summary and self._updates_summary(evaluation):
             write_json(self.target.summary, summary_json(evaluation))
         return folder
@@ -139,8 +139,7 @@ class Slot:
 
     def _is_comparable(self, evaluation: Evaluation) -> bool:
         """Was it scored in the same way, with the noun table that the set has now for its tokenizer, if it has one?"""
-        made = evaluation.fingerprints.get("items"), evaluation.scorer, evaluation.dtype, evaluation.seq_len
-        if made != (self.evalset.fingerprint, SCORER, self.dtype, self.seq_len):
+        if evaluation.condition != (self.evalset.fingerprint, SCORER, self.dtype, self.seq_len):
             return False
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
@@ -169,10 +168,10 @@ class Slot:
     def _roots(self, usual: Target) -> list[Path]:
         """Folders with evaluations of the same model: its own, those of runs that began from it, earlier output folders."""
         roots = [self.target.root, usual.root] if self.target.in_run else [self.target.root.parent, Path(EVALUATIONS)]
-        if self.target.root.parent.name == BASES:
+        if self.target.root.parent.name == BASES:  # other runs may have begun from it
             runs = self.target.root.absolute().parents[2]  # of RUNS/RUN/base-evaluations/MODEL
             roots += sorted(runs.glob(f"*/{BASES}"), key=natural_order)
-        if self.out:
+        if self.out:  # an earlier command may have written beside it
             with suppress(OSError):  # a parent that cannot be listed
                 siblings = list(self.out.absolute().parent.iterdir())
                 roots += [folder for folder in siblings if kind_of_folder(folder) == "evaluations"]

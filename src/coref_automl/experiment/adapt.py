@@ -32,15 +32,19 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import Say, language
 from coref_automl.store import read_json, write_json
+from coref_automl.tuning.masked import PLAIN
 from coref_automl.tuning.outputs import Draw, StudyResult
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study
+from coref_automl.tuning.space import TUNABLE
 
 DEFAULTS: dict[str, Any] = {"methods": {"mlm": {}, "combined": {}, "entity": {}}, "lengths": [512], "seeds": 1}
 """Defaults of `adapt` under recipe and options."""
 _DEMO = Path(__file__).parents[1] / "assets" / "demo.yaml"
 _PORTFOLIO_RUNS, _SEARCH_RUNS = 24, 90
 """With --tune: about how many runs a study of the portfolio takes, and one with a search."""
+_OF_A_RUN = ("epochs", "max_tokens", "max_minutes", "save_every", "checkpoints", "average")
+"""Settings of training that tuning decides itself."""
 _LEAST_SEARCH_MINUTES = 2.0
 """A search needs this many minutes per run."""
 
@@ -117,11 +121,9 @@ def adapt(
     with open_experiment(recipe, progress, before, InProcessLauncher(), None) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
-    checks = dict[str, dict[str, Any]]()
     steps = plan.steps_from_recommended(answer.highest_path)
-    for step in sorted(steps, key=lambda step: getattr(step.recipe, "max_rows", None) or inf):  # the last remains
-        if (outcome := step.outcome(out)) and "score" in outcome.facts:
-            checks[step.kind] = outcome.facts
+    by_rows = sorted(steps, key=lambda step: getattr(step.recipe, "max_rows", None) or inf)  # the one with most rows is kept
+    checks = {step.kind: outcome.facts for step in by_rows if (outcome := step.outcome(out)) and "score" in outcome.facts}
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
@@ -149,10 +151,11 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         plan = open_plan(whole_sets, out, progress.into(out / EVENTS))
         sized = sized_to_texts(plan)
         batch = sized.recipe.train.get("batch") or sized.first_run.plan.batch
+        kept = {name: value for name, value in recipe.train.items() if name not in (*TUNABLE["mlm"], *_OF_A_RUN)}
         tune_recipe = TuneRecipe(
             models=(plan.recipe.model,), out=str(out / "tune"), datasets=(str(plan.datasets[recipe.lengths[0]]),),
             eval_set=str(plan.sets[0].folder), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
-            settings={"batch": int(batch)},  # with other batches, some methods would see more tokens
+            settings={**kept, "batch": int(batch)},  # with other batches, some methods would see more tokens
             max_minutes=minutes / (_SEARCH_RUNS if search else _PORTFOLIO_RUNS), portfolio_only=not search,
             finalists=6 if search else 1, seeds=24 if search else 4, ablate=search,
         )  # fmt: skip
@@ -160,7 +163,8 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         result = run_study(tune_recipe, progress=progress, draw=draw, before=before)
     assert result.final is not None
     params = result.final.recommended.params
-    tuned = {"objective": "mlm"}  # where the data leave no choice
+    plain = {name: PLAIN[name] for name in recipe.train if name in TUNABLE["mlm"] and name != "batch"}  # as trials were trained
+    tuned = {"objective": "mlm", **plain}  # where the data leave no choice
     tuned |= {name: value for name, value in params.items() if name not in ("average", "model", "dataset")}
     datasets = tuple(map(str, plan.datasets.values()))  # they exclude the documents of whole sets, not of halves
     evaluate = replace(recipe.evaluate, half="confirm", sets=tuple(str(evalset.folder) for evalset in plan.sets))

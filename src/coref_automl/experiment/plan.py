@@ -126,7 +126,9 @@ class Plan:
     def steps_from_recommended(self, model: str | None = None) -> list[Step]:
         """Steps that start from the model which the evaluations recommend, in folders named after it, so that another choice
         overwrites nothing. Without `model`, which is not known before they are done, under a placeholder, to be counted."""
-        if model is None or not any(self.recipe.checks[kind].start == CHOSEN for kind in self.data):
+        if not any(self.recipe.checks[kind].start == CHOSEN for kind in self.data):
+            return []
+        if model is None:
             return list(self._checks_starting(CHOSEN, CHOSEN))
         path, model_bytes = Path(model), start_bytes(model)
         name = path.name if path.parent.name in ("", ".") else f"{path.resolve().parent.name}-{path.name}"

@@ -24,10 +24,14 @@ _OF_OTHER = {"worse": ("더 좋음", "better"), "better": ("더 나쁨", "worse"
 """The verdict on a method, said of the other one."""
 
 
+def listing(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
 def headline(answer: Answer, say: Say) -> str:
     """What to do; a method is named with its ties."""
     names = (answer.method, *answer.ties) if answer.action == "use method" and answer.method else (answer.highest,)
-    *first, last = names[: _NAMED + 1]
+    *first, last = names[: _NAMED + 1] if len(names) <= _NAMED + 1 else (*names[:_NAMED], "...")
     name = f"{', '.join(first)}{say(' 또는 ', ' or ')}{last}" if first else last
     return note(f"headline: {answer.action}", say, name=name)
 
@@ -189,7 +193,8 @@ def _better_than_base(question: Question, _answer: Answer, say: Say) -> list[str
     better = [claim.a for claim in alike if claim.verdict == "better"]
     kind = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
     listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-    return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(kind, len(alike), len(better), listed)]
+    tried, count = len(alike), len(better)
+    return [say(f"{kind} {tried}개 중 {count}개가 더 좋음{listed}.", f"{count} of {tried} {kind} better{listed}.")]
 
 
 def _weakest_source(question: Question, _answer: Answer, say: Say) -> list[str]:
@@ -307,8 +312,8 @@ def answer_lines(answer: Answer, say: Say) -> list[str]:
     lines = [f"{headline(answer, say)}.", *reasons(answer, say), over_base(answer, say), *keep_lines(answer, say)]
     if answer.next_time is not None and not (answer.step and answer.step.do == "train longer"):
         lines.append(next_time(answer.next_time, say))
-    said = {True: ("base",), False: (*TASKS, *CHECKS)}  # by the reasons if it was tested, else by `lacking`
-    questions = [question for question in answer.questions if question.id not in said[question.tested]]
+    in_reasons, in_lacking = ("base",), (*TASKS, *CHECKS)
+    questions = [question for question in answer.questions if question.id not in (in_reasons if question.tested else in_lacking)]
     lines += [*(question_line(question, answer, say) for question in questions), lacking(answer, say)]
     if answer.step is not None:
         lines.append(f"{say('다음', 'Next')}: {step_reason(answer, say)}: {answer.step.command}")
@@ -328,7 +333,3 @@ def warnings(answer: Answer, say: Say) -> list[str]:
     looks = [note("looks", say, looks=answer.looks)] if answer.looks > 1 else []
     caveats: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
     return [*looks, *(note(f"against: {code}", say) for code in answer.against if code in caveats)]
-
-
-def listing(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

@@ -54,10 +54,8 @@ def t_cdf(t: float, degrees: int) -> float:
     sine, squared = math.sin(angle), math.cos(angle) ** 2
     if degrees % 2:
         steps = np.arange(2, degrees - 2, 2)
-        series = (
-            math.cos(angle) * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) if degrees > 1 else 0.0
-        )
-        return 0.5 + (angle + sine * series) / math.pi
+        terms = math.cos(angle) * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) if degrees > 1 else 0.0
+        return 0.5 + (angle + sine * terms) / math.pi
     steps = np.arange(1, degrees - 2, 2)
     return 0.5 + sine * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) / 2
 

@@ -132,8 +132,8 @@ class Selection:
     @property
     def candidates(self) -> list[TrialCandidate]:
         """The finalists and `train`'s default."""
-        is_listed = self.default is None or self.default.number in [finalist.number for finalist in self.finalists]
-        return [*self.finalists, *([self.default] if self.default and not is_listed else [])]
+        numbers = [finalist.number for finalist in self.finalists]
+        return [*self.finalists, *([self.default] if self.default and self.default.number not in numbers else [])]
 
     def unmet_guards(self) -> str | None:
         by_finalist = [self.violated.get(finalist.number, []) for finalist in self.finalists if finalist.is_sampled]
@@ -203,19 +203,19 @@ class JudgingRuns:
 
     def judge(self) -> Final:
         """Train the winner and what it is compared with, until it is judged."""
-        winner, reference, default = self.selection.winner, self.selection.reference, self.selection.default
-        baseline, problem = self.selection.baseline, self.runner.problem
-        comparison = self._judge_in_pairs()
+        selection, problem = self.selection, self.runner.problem
+        winner, reference, default, baseline = selection.winner, selection.reference, selection.default, selection.baseline
+        comparison = self._train_until_judged()  # fills `completed`, which everything below reads
         seeds = self.completed[winner.number]
         if not seeds:
             raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {self.runner.notes[-1]}")
         return Final(
-            raced=tuple(self.selection.candidates), winner=winner.number, reference=reference.number if reference else None,
+            raced=tuple(selection.candidates), winner=winner.number, reference=reference.number if reference else None,
             default=default.number if default else None, comparison=comparison, judging=tuple(seeds),
             over_default=self._compare(baseline, 1 - LEVEL, last=True) if baseline else None,
-            confirmed=tuple(problem.confirmed(self._jobs(winner, seeds))), ceiling=self.selection.ceiling,
+            confirmed=tuple(problem.confirmed(self._jobs(winner, seeds))), ceiling=selection.ceiling,
             share=_share_to_reach(self._curve(reference), self._curve(winner)) if reference else None,
-            unmet=self.selection.unmet_guards(),
+            unmet=selection.unmet_guards(),
         )  # fmt: skip
 
     def guard(self, final: Final, comparison: Judgement, reference: TrialCandidate) -> Final:
@@ -230,10 +230,10 @@ class JudgingRuns:
         winner, problem = self.selection.winner, self.runner.problem
         seeds, jobs = judged[:_FEW_SEEDS], dict[str, list[Job]]()
         differing = [name for name, value in winner.params.items() if reference.params.get(name, value) != value]
-        for name in differing[:_ABLATED_SETTINGS]:
-            params = {**winner.params, name: reference.params[name]}
-            if problem.accepts(params):
-                jobs[name] = self._jobs(replace(winner, params=params), seeds)
+        reverted = {name: {**winner.params, name: reference.params[name]} for name in differing}
+        accepted = [(name, params) for name, params in reverted.items() if problem.accepts(params)]
+        for name, params in accepted[:_ABLATED_SETTINGS]:
+            jobs[name] = self._jobs(replace(winner, params=params), seeds)
         failed = self.runner.run([job for group in jobs.values() for job in group], "ablation")
         effects = []
         for name, group in jobs.items():
@@ -243,7 +243,7 @@ class JudgingRuns:
                 effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
         return tuple(sorted(effects, key=lambda effect: -effect.loss))
 
-    def _judge_in_pairs(self) -> Judgement | None:
+    def _train_until_judged(self) -> Judgement | None:
         """Train winner and reference, adding pairs until a look decides; the baseline is trained with the first seeds."""
         start = selection_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
         if self.selection.reference is None:

@@ -41,9 +41,9 @@ from coref_automl.tuning.space import TUNABLE, Space, check_ends, check_settings
 
 AVERAGED = 2
 """Last checkpoints whose average is a second candidate of every trial."""
-_PLAIN = to_mapping(TrainRecipe("", "", ""))
+PLAIN = to_mapping(TrainRecipe("", "", ""))
 DEFAULTS = {
-    **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
+    **{name: PLAIN[name] for name in TUNABLE["mlm"] if PLAIN[name] is not None},
     **{name: value for name, (_, value) in LOSS_SETTINGS.items()},
     "far_weight": 1.0,
     "dropout": 0.0,
@@ -120,8 +120,8 @@ class MaskedProblem(Problem):
         return str(params.get("dataset", next(iter(self.datasets))))
 
     def training(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
-        values = {**self.recipe.settings, **params}
-        values["average"] = values.get("average", AVERAGED) or None
+        values = {**self.recipe.settings, "average": self.averaged, **params}
+        values["average"] = values["average"] or None  # a training recipe says None where nothing is averaged
         values["model"] = values.get("model", self.recipe.models[0])
         values["dataset"] = str(self.datasets[self._dataset_name(params)].folder)
         budget = _budget(self.recipe)
@@ -138,7 +138,8 @@ class MaskedProblem(Problem):
         for event in events:
             averaged = event["event"] == AVERAGE
             if averaged or event["event"] == "evaluation":
-                quarter = REPORTS if averaged else min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
+                in_quarters = REPORTS * event["progress"] + 1e-3  # the progress is rounded
+                quarter = REPORTS if averaged else min(REPORTS, max(1, int(in_quarters)))
                 folder = run_folder(job) / AVERAGE if averaged else run_folder(job)
                 stored = _evaluations_on(self.halves["select"], job, folder.glob(f"evaluations/*/{event['checkpoint']}"))
                 scores = stored[-1].scores()
@@ -211,7 +212,8 @@ def _judged_folder(job: Job) -> Path:
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything that a trial will need, prepare texts if the recipe has some, and settle the space."""
-    scratch = _check_recipe(recipe)
+    _check_recipe(recipe)
+    scratch = recipe.models[0].startswith(NEW)  # all or none
     score, checks = score_of(recipe), open_checks(recipe, out)
     for model in recipe.models if not scratch else ():  # refuses one without a mask head before texts are prepared for it
         load_masked_lm(model, new_head=recipe.settings.get("new_head"))
@@ -231,7 +233,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     problem = MaskedProblem(
         recipe=recipe, out=out, metric=metric, label=score.label, space=space, shape=shape_of(recipe.models[0]),
         datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks,
-        averaged=recipe.settings.get("average", AVERAGED) or 0, fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
+        averaged=recipe.settings.get("average", AVERAGED) or 0, fixed={**PLAIN, **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": fingerprints,
@@ -244,10 +246,9 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     return problem
 
 
-def _check_recipe(recipe: TuneRecipe) -> bool:
-    """Refuse what can be refused before models are loaded and texts are prepared. Returns whether all weights are random."""
-    scratch = [model.startswith(NEW) for model in recipe.models]
-    if any(scratch) and not all(scratch):
+def _check_recipe(recipe: TuneRecipe) -> None:
+    """Refuse what can be refused before models are loaded and texts are prepared."""
+    if len({model.startswith(NEW) for model in recipe.models}) > 1:
         raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
     if recipe.portfolio:
         known_entries("", 0)  # refuses a broken portfolio
@@ -256,7 +257,6 @@ def _check_recipe(recipe: TuneRecipe) -> bool:
         space = read_space(recipe.space, recipe.task)
         refuse_idle(space, {"objective": "mlm", **recipe.settings}, recipe)
         _check_ends_of(space, DEFAULTS, {**DEFAULTS, **recipe.settings}, recipe)
-    return all(scratch)
 
 
 def _check_ends_of(space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:

@@ -36,9 +36,7 @@ class TuneTexts(Texts):
 
     sources: Annotated[tuple[str, ...], Setting("Texts to prepare: named source or local:PATH; repeatable.", flags=("--source",))]
     limit: Annotated[int | None, Setting("Documents per file of the texts.", above=0, flags=("--train-limit",))] = None
-    seq_lens: Annotated[
-        tuple[int, ...], Setting("Tokens per block of the texts; several become a dimension.", flags=("--seq-len",))
-    ] = (512,)
+    seq_lens: Annotated[tuple[int, ...], Setting("Tokens per block; several become a dimension.", flags=("--seq-len",))] = (512,)
 
     def __post_init__(self) -> None:
         typed(self)

@@ -27,7 +27,7 @@ from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.outputs import Draw, StudyResult, states, write_outputs
 from coref_automl.tuning.portfolio import KnownSettings, remember
-from coref_automl.tuning.problem import SAMPLED, Problem, models_bytes
+from coref_automl.tuning.problem import SAMPLED, Problem, models_bytes, shape_of
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.relation import open_relation
 from coref_automl.tuning.search import Search, origin_of
@@ -84,8 +84,8 @@ def run_study(
             progress = progress.into(out / EVENTS)
             problem, study = _open(recipe, out, progress, before)
         except (InputError, StorageError):
-            if is_new:
-                remove(out)  # a refused command leaves nothing half-made
+            if is_new and not (out / "datasets").exists():
+                remove(out)  # a refused command leaves nothing half-made; texts that were prepared stay
             raise
         write_text(out / "recipe.yaml", to_yaml(replace(recipe, space=problem.space.plain())))
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
@@ -105,7 +105,7 @@ def run_study(
 
 
 def _open(recipe: TuneRecipe, out: Path, progress: Progress, before: Callable[[Problem], None] | None) -> tuple[Problem, Any]:
-    """Open the problem and its Optuna study."""
+    """Open the problem and its Optuna study; while no trial has ended, `before` may still refuse."""
     problem = open_problem(recipe, out, progress)
     study = open_study(recipe, out, problem.binding, starts=problem.starts())
     if before and not any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False)):
@@ -124,9 +124,8 @@ def run_search(search: Search) -> list[TrialCandidate]:
     starts = sum(counts(trial) and origin_of(trial) != SAMPLED for trial in known)
     total = starts if recipe.portfolio_only else recipe.trials
     until_check = min(total, starts + EARLY_TRIALS)
-    if search.ended_trials() <= until_check:
-        search.run(until_check)
     if until_check < total and recipe.storage is None and search.ended_trials() <= until_check:
+        search.run(until_check)
         runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
         ranked = rank_early(completed_candidates(search.study, search.problem, recipe), recipe, runner)
         ceiling = gain_ceiling(search.study, ranked, search.problem)
@@ -138,7 +137,7 @@ def run_search(search: Search) -> list[TrialCandidate]:
 
 def _remember_winner(final: Final, problem: Problem, recipe: TuneRecipe, out: Path, progress: Progress) -> Path | None:
     """Add a winner that is shown to be better to the user's own portfolio; failing to write it is only noted."""
-    comparison, (family, hidden) = final.comparison, problem.shape
+    comparison, (family, hidden) = final.comparison, shape_of(final.best.params.get("model", recipe.models[0]))
     if comparison is None or comparison.verdict.decision != "better" or final.refused:
         return None
     if not (recipe.remember and recipe.task == "mlm" and hidden):
@@ -150,7 +149,7 @@ def _remember_winner(final: Final, problem: Problem, recipe: TuneRecipe, out: Pa
     source = f"{out.resolve().name}: {len(comparison.seeds)} pairs on {problem.confirm_name}"
     try:
         return remember(KnownSettings(f"{recipe.study}, trial {final.winner}", changed, source, (family,), hidden, gain))
-    except (InputError, OSError) as error:
+    except (InputError, StorageError, OSError) as error:
         progress.note(str(error))
         return None
 
