@@ -67,7 +67,7 @@ def _passage(eligible: Eligible, hidden: NounMention, sentences: list[task.Span]
     earlier = [word for word in eligible.words if word.form == hidden.form and start <= word.start < final[0]]
     if not earlier:
         return "no earlier mention in the passage"
-    if doc.distance((doc.text.rfind(hidden.form, 0, hidden.start), earlier[-1].end), gap) < LEAST_DISTANCE:
+    if doc.distance(earlier[-1].span, gap) < LEAST_DISTANCE:
         return f"earlier mention under {LEAST_DISTANCE} tokens away"
     antecedent = eligible.antecedent(earlier[::-1])
     distance = doc.distance(antecedent.span, gap)
