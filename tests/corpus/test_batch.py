@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.errors import InputError, InputsChanged
 from coref_automl.progress import quiet
+from coref_automl.store import read_jsonl
 
 TEXTS = [f'글 {number}, "쉼표"와\n줄' for number in range(50)]
 
@@ -137,3 +139,12 @@ def test_what_is_no_file_of_rows_is_one_sentence(tmp_path: Path, name: str, cont
     with pytest.raises(InputError, match=said):
         answered(str(tmp_path / name), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_columns_that_json_has_no_type_for_are_kept_as_text(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"text": TEXTS[:2], "day": [date(2024, 5, 1)] * 2}), tmp_path / "in.parquet")
+    answers = answered(str(tmp_path / "in.parquet"), tmp_path / "out")
+    assert [row["day"] for row in read_jsonl(Path(answers.path))] == ["2024-05-01"] * 2

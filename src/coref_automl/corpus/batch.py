@@ -234,7 +234,7 @@ def _answer(
             good = [(number, checked) for number, _, checked in batch if not isinstance(checked, RowProblem)]
             bad = [checked for *_, checked in batch if isinstance(checked, RowProblem)]
             answers = list(task.answer([checked for _, checked in good])) if good else []
-            paired = list(zip(good, answers, strict=True))
+            paired = zip(good, answers, strict=True)
             bad += [RowProblem(number, "", answer) for (number, _), answer in paired if isinstance(answer, str)]
             if bad and not skip_bad:
                 raise task.refused(bad)
@@ -281,7 +281,7 @@ class _AnswerFile:
                 table.writeheader()
             table.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
         elif not self._csv:
-            text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
         raw = text.getvalue().encode("utf-8", "surrogatepass")
         with os_errors_as_ours(self._path), self._path.open("ab") as handle:
             handle.write(raw)
