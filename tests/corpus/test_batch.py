@@ -141,6 +141,21 @@ def test_what_is_no_file_of_rows_is_one_sentence(tmp_path: Path, name: str, cont
     assert not (tmp_path / "out").exists()
 
 
+def test_answers_that_were_removed_are_not_finished_before_the_last_is_back(tmp_path: Path) -> None:
+    data, calls = write(tmp_path / "in.jsonl", TEXTS), iter(range(2))
+    whole = Path(answered(data, tmp_path / "out").path).read_bytes()
+
+    def dies(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return lengths(texts)
+
+    (tmp_path / "out" / "answers.jsonl").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        answered(data, tmp_path / "out", dies)
+    assert Path(answered(data, tmp_path / "out").path).read_bytes() == whole
+
+
 def test_columns_that_json_has_no_type_for_are_kept_as_text(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

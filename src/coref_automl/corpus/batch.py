@@ -23,7 +23,7 @@ from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, re
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import check_binding, stored_binding
 from coref_automl.errors import FolderError, InputError
-from coref_automl.folders import MANIFEST, is_done, mark_done
+from coref_automl.folders import DONE, MANIFEST, is_done, mark_done
 from coref_automl.guard import refuse_special
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress
@@ -223,6 +223,7 @@ def _answer(
     path, state = out / file, read_stored(out / _STATE, _State) if (out / _STATE).is_file() else empty
     if not path.is_file() or path.stat().st_size < state["bytes"]:  # removed, or cut short by somebody
         state = empty
+        (out / DONE).unlink(missing_ok=True)
     elif is_done(out):
         return Answered(str(path), state["rows"], state["skipped"], tuple(state["problems"]))
     appender = _AnswerFile(path, state["bytes"])
