@@ -82,7 +82,7 @@ def read_file(
     `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, or of the first
     document of the file or span. Errors call the file `shown`, the URL of a copy.
     """
-    stem, folders = stem_of(path), (Path(shown) if shown else path.resolve()).parent.parts  # of a copy, those of its URL
+    stem, folders = stem_of(path), (Path(shown).parent if shown else path.parent.resolve()).parts  # of a copy, those of its URL
     field, line, shown = field or TEXT, 0, shown or str(path)
     rows = rows_in(path, shown, span)
     inner = folders[len(folders) - folders[::-1].index(name) :] if name in folders and name != stem else ()  # below the source's
