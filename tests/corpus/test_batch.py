@@ -156,6 +156,12 @@ def test_answers_that_were_removed_are_not_finished_before_the_last_is_back(tmp_
     assert Path(answered(data, tmp_path / "out").path).read_bytes() == whole
 
 
+def test_half_a_surrogate_pair_in_another_column_leaves_the_answers_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": "\\ud800", "text": "글"}\n{"id": "b", "text": "글"}\n', "utf-8")
+    answers = answered(str(tmp_path / "in.jsonl"), tmp_path / "out")
+    assert [row["id"] for row in read_jsonl(Path(answers.path))] == ["?", "b"]
+
+
 def test_columns_that_json_has_no_type_for_are_kept_as_text(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

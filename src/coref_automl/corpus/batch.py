@@ -283,7 +283,7 @@ class _AnswerFile:
             table.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
         elif not self._csv:
             text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
-        raw = text.getvalue().encode("utf-8", "surrogatepass")
+        raw = text.getvalue().encode("utf-8", "replace")  # half a surrogate pair in a column of the row
         with os_errors_as_ours(self._path), self._path.open("ab") as handle:
             handle.write(raw)
             handle.flush()

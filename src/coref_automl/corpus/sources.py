@@ -280,12 +280,11 @@ def _hub_answers() -> bool:
 
 
 def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | local.Flaw:
-    parts = [row.get(entry) for entry in fields]
-    if not all(isinstance(part, str) for part in parts):
-        return local.Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
+    if missing := [entry for entry in fields if not isinstance(row.get(entry), str)]:
+        return local.Flaw(name, f"{name}, row {number}", f"no field {missing[0]!r}")
     title = row.get("title")
     # Number rows instead of using their ids: several sources repeat ids.
-    return Document(f"{name}-{number}", name, "\n".join(map(str, parts)), title if isinstance(title, str) else "")
+    return Document(f"{name}-{number}", name, "\n".join(row[entry] for entry in fields), title if isinstance(title, str) else "")
 
 
 def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
