@@ -188,6 +188,7 @@ def test_numbers_in_names_count_as_numbers() -> None:
     names = ["checkpoint-655", "checkpoint-65", "checkpoint-131", "base"]
     assert sorted(names, key=natural_order) == ["base", "checkpoint-65", "checkpoint-131", "checkpoint-655"]
     assert sorted(["run10②", "run9②"], key=natural_order) == ["run9②", "run10②"]
+    assert sorted(["a1", "a01"], key=natural_order) == sorted(["a01", "a1"], key=natural_order)  # whatever the folder lists first
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_by_the_look_ahead_too(

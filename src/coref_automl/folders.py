@@ -52,8 +52,9 @@ def check_name(path: Path) -> None:
 
 
 def natural_order(name: str | Path) -> list[tuple[int, str]]:
-    """Sort key under which checkpoint-65 comes before checkpoint-131."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(name))]
+    """Sort key under which checkpoint-65 comes before checkpoint-131; no two names have the same, not even 1 and 01."""
+    parts = re.split(r"(\d+)", str(name))
+    return [*((int(part), "") if part.isdecimal() else (-1, part) for part in parts), (-1, str(name))]
 
 
 def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:

@@ -118,16 +118,15 @@ class Tagger:
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
         """Yield one `Tags` per text, in order."""
         for batch in _batches(texts):
-            yield from self._tag_batch(batch)
+            keys, cached, new = self._look_up(batch)
+            yield from (new[key] if key in new else Tags.unpack(cached[key]) for key in keys)
 
     def fill_cache(self, texts: Iterable[str]) -> Iterator[int]:
         """Tag the texts that are not in the cache, for other processes to read; yield the characters of every batch."""
         if self._store is None:
             raise ValueError("a tagger without a cache has none to fill")
         for batch in _batches(texts):
-            keys = [_key(text) for text in batch]
-            cached = self._store.get(keys)
-            self._tag_new({key: text for key, text in zip(keys, batch, strict=True) if key not in cached})
+            self._look_up(batch)
             yield sum(map(len, batch))
 
     def are_nouns(self, words: Sequence[str]) -> NDArray[np.bool_]:
@@ -141,12 +140,11 @@ class Tagger:
         }
         return np.array([word in nouns for word in composed_words], dtype=np.bool_)
 
-    def _tag_batch(self, texts: list[str]) -> Iterator[Tags]:
+    def _look_up(self, texts: list[str]) -> tuple[list[bytes], dict[bytes, bytes], dict[bytes, Tags]]:
+        """The keys of texts, the packed tags of those in the cache, and the tags of the others, which are cached now."""
         keys = [_key(text) for text in texts]
         cached = self._store.get(keys) if self._store else {}
-        new = self._tag_new({key: text for key, text in zip(keys, texts, strict=True) if key not in cached})
-        for key in keys:
-            yield new[key] if key in new else Tags.unpack(cached[key])
+        return keys, cached, self._tag_new({key: text for key, text in zip(keys, texts, strict=True) if key not in cached})
 
     def _tag_new(self, texts: dict[bytes, str]) -> dict[bytes, Tags]:
         """Tag texts that are not cached, and cache them."""

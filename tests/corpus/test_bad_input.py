@@ -102,6 +102,24 @@ def test_csv_with_broken_bytes_and_missing_cells(tmp_path: Path) -> None:
     assert flaws(path) == [("a.csv, line 4", "not UTF-8"), ("a.csv, line 5", "no field 'text'")]
 
 
+def test_parquet_values_that_python_cannot_hold_cost_no_text(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    times = {
+        "nanoseconds": pyarrow.array([1, 2], pyarrow.timestamp("ns")),
+        "far": pyarrow.array([2**61] * 2, pyarrow.timestamp("us")),
+    }
+    bytes_as_text = pyarrow.Array.from_buffers(pyarrow.string(), 2, pyarrow.array([b"ab", b"\xff"], pyarrow.binary()).buffers())
+    parquet.write_table(pyarrow.table({"text": [korean_text(1), korean_text(2)], **times}), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"text": bytes_as_text}), tmp_path / "b.parquet")
+    assert [getattr(entry, "text", "") for entry in read_file(tmp_path / "a.parquet", name="n")] == [
+        korean_text(1),
+        korean_text(2),
+    ]
+    assert flaws(tmp_path / "b.parquet") == [("b.parquet, line 2", "not UTF-8")]
+
+
 def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "a.parquet"

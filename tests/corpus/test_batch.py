@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.errors import InputError, InputsChanged
 from coref_automl.progress import quiet
+from coref_automl.store import read_jsonl
 
 TEXTS = [f'글 {number}, "쉼표"와\n줄' for number in range(50)]
 
@@ -137,3 +139,33 @@ def test_what_is_no_file_of_rows_is_one_sentence(tmp_path: Path, name: str, cont
     with pytest.raises(InputError, match=said):
         answered(str(tmp_path / name), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_answers_that_were_removed_are_not_finished_before_the_last_is_back(tmp_path: Path) -> None:
+    data, calls = write(tmp_path / "in.jsonl", TEXTS), iter(range(2))
+    whole = Path(answered(data, tmp_path / "out").path).read_bytes()
+
+    def dies(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return lengths(texts)
+
+    (tmp_path / "out" / "answers.jsonl").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        answered(data, tmp_path / "out", dies)
+    assert Path(answered(data, tmp_path / "out").path).read_bytes() == whole
+
+
+def test_half_a_surrogate_pair_in_another_column_leaves_the_answers_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": "\\ud800", "text": "글"}\n{"id": "b", "text": "글"}\n', "utf-8")
+    answers = answered(str(tmp_path / "in.jsonl"), tmp_path / "out")
+    assert [row["id"] for row in read_jsonl(Path(answers.path))] == ["?", "b"]
+
+
+def test_columns_that_json_has_no_type_for_are_kept_as_text(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"text": TEXTS[:2], "day": [date(2024, 5, 1)] * 2}), tmp_path / "in.parquet")
+    answers = answered(str(tmp_path / "in.parquet"), tmp_path / "out")
+    assert [row["day"] for row in read_jsonl(Path(answers.path))] == ["2024-05-01"] * 2

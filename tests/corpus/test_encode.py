@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,19 @@ def test_a_worker_reads_the_same_tokenizer_without_the_library_that_made_it(toke
     assert printed.split("\n")[0] == " ".join(
         map(str, (read.ids.tolist(), read.starts.tolist(), len(whole), special_of(whole, "m"), *named))
     )
+
+
+def test_a_worker_that_outlives_a_command_reads_the_tokenizer_of_the_next(
+    tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger = load_tokenizer(str(tokenizer_folder))
+    larger.add_tokens(["새낱말"])
+    larger.save_pretrained(str(tmp_path / "larger"))
+    worker = encode.stored_tokenizer
+    monkeypatch.setattr(encode, "stored_tokenizer", lru_cache(worker.__wrapped__))  # the command has a cache of its own
+    models = (str(tokenizer_folder), str(tmp_path / "larger"))
+    first, second = (len(worker(store_tokenizer(model, tmp_path / "tokenizer.json"))) for model in models)
+    assert second == first + 1
 
 
 def test_a_tokenizer_without_a_mask_is_refused(tokenizer_folder: Path) -> None:

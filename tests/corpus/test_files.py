@@ -123,3 +123,11 @@ def test_a_csv_that_ends_inside_a_quotation_mark_is_a_flaw(tmp_path: Path) -> No
         assert [entry for entry in read_file(path, name="a") if isinstance(entry, Document)] == []
     path.write_text("id,text\n1,첫째\n\n\n2,끝", "utf-8")
     assert [document.text for document in documents(path)] == ["첫째", "끝"]
+
+
+def test_a_link_to_a_file_is_named_by_the_folder_that_it_is_in(write_rows: WriteRows, tmp_path: Path) -> None:
+    """As git-annex, DVC and the cache of the hub keep files: two links of one name must not share their ids."""
+    for name in ("x", "y"):
+        (tmp_path / "news" / name).mkdir(parents=True)
+        (tmp_path / "news" / name / "a.jsonl").symlink_to(write_rows(f"{name}.jsonl", [{"text": korean_text(1)}]))
+    assert [document.id for document in open_source(f"local:{tmp_path}/news")] == ["x/a-1", "y/a-1"]

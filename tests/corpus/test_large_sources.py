@@ -24,7 +24,7 @@ from coref_automl.corpus.work import prepare_status
 from coref_automl.errors import DatasetError, SourceError, WorkError
 from coref_automl.progress import quiet
 from coref_automl.records import Document
-from tests.corpus.conftest import WriteRows, rows
+from tests.corpus.conftest import WriteRows, korean_text, rows
 from tests.corpus.test_prepare import files, names, recipe
 from tests.corpus.test_resume import _Killed, killed_at
 
@@ -121,6 +121,20 @@ def test_a_source_behind_a_url_gives_the_bytes_of_a_local_one_whatever_the_store
     local, other = files(tmp_path / "local"), files(tmp_path / "remote")
     assert {name for name in local if local[name] != other[name]} == {"card.md", "manifest.json"}  # which name the source
     assert prepare(replace(chosen, sources=(url,)), tmp_path / "remote")["blocks"] > 0
+
+
+@pytest.mark.parametrize("place", ["news", "news/*/a.jsonl", "news/**/*.jsonl"])
+def test_documents_in_folders_behind_a_url_have_the_names_of_local_ones(
+    store: MemoryFileSystem, write_rows: WriteRows, tmp_path: Path, place: str
+) -> None:
+    for year in ("2023", "2024"):
+        (tmp_path / "news" / year).mkdir(parents=True)
+        put(store, f"news/{year}/a.jsonl", write_rows(f"news/{year}/a.jsonl", [{"text": korean_text(int(year))}]))
+    local, other = (
+        [(entry.source, entry.id) for part in inputs_of(source) for entry in read_input(part) if isinstance(entry, Document)]
+        for source in (f"local:{tmp_path}/{place}", f"flaky://bucket/{place}")
+    )
+    assert other == local == [("news", "2023/a-1"), ("news", "2024/a-1")]
 
 
 def test_folders_globs_and_other_formats_are_read_through_urls(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.records import Document
 from coref_automl.store import read_jsonl
-from tests.corpus.conftest import korean_text
+from tests.corpus.conftest import WriteRows, korean_text, rows
 
 
 def test_a_run_of_thirteen_words_is_found_and_twelve_are_not(tmp_path: Path) -> None:
@@ -62,10 +64,27 @@ def test_documents_of_which_an_evaluation_set_has_a_passage_are_left_out(tmp_pat
     texts, path = [document.text for document in passages()], tmp_path / "a.jsonl"
     long = ({"id": f"d{n}", "source": "s", "text": "\n".join(texts[6 * n : 6 * n + 6])} for n in range(len(texts) // 6))
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in long), "utf-8")
+    copies = path.read_text("utf-8").replace('"id": "d', '"id": "c').replace('"source": "s"', '"source": "t"')
+    near = copies.replace('"id": "c', '"id": "e').replace('"text": "', '"text": "덧붙임. ')
+    (tmp_path / "b.jsonl").write_text(copies + near, "utf-8")
     wanted: dict[str, Any] = {"sources": (f"local:{path}",)}
     prepare_eval(EvalRecipe(models=("bundled:ko-mini",), tasks=("passage",), **wanted), tmp_path / "set")
     wanted |= {"model": str(tokenizer_folder), "seq_len": 128, "holdout": 0.0, "eval_sets": (str(tmp_path / "set"),)}
+    wanted |= {"sources": (*wanted["sources"], f"local:{tmp_path / 'b.jsonl'}"), "allow_empty": True}
     prepare(PrepareRecipe(mode="mlm", workers=1, **wanted), tmp_path / "out")
     asked = {row["id"].rpartition(":")[0] for row in read_jsonl(tmp_path / "set" / "documents.jsonl")}
     assert asked
-    assert not asked & {row["id"] for row in read_jsonl(tmp_path / "out" / "documents.jsonl")}
+    trained = {row["id"] for row in read_jsonl(tmp_path / "out" / "documents.jsonl")}
+    assert not trained & {f"{letter}{document[1:]}" for document in asked for letter in "dce"}  # nor copies from another source
+
+
+def test_evaluation_documents_of_another_form_are_found_in_the_training_text(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    decomposed = unicodedata.normalize("NFD", f"{korean_text(3)} 덧붙인 말.")
+    write_rows("documents.jsonl", [{"id": "e", "source": "other", "text": decomposed}])
+    (tmp_path / "manifest.json").write_text("{}", "utf-8")
+    settings: dict[str, Any] = {"holdout": 0.0, "eval_sets": (str(tmp_path),), "model": str(tokenizer_folder), "seq_len": 64}
+    chosen = PrepareRecipe(mode="mlm", workers=1, sources=(f"local:{write_rows('a.jsonl', rows(6))}",), **settings)
+    assert prepare(chosen, tmp_path / "near")["sources"][0]["dropped"] == {"nearly repeats an evaluation document": 1}
+    assert prepare(replace(chosen, near_duplicates=False), tmp_path / "exact")["overlap"]["documents_touched"] == 1

@@ -256,6 +256,16 @@ def test_the_card_states_sources_reasons_and_fingerprints(tokenizer_folder: Path
     assert source["in"] == source["kept"] + sum(source["dropped"].values()) == 7
 
 
+def test_the_card_claims_only_what_was_done(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
+    write_rows("documents.jsonl", [{"id": "e", "text": korean_text(90)}])
+    (tmp_path / "manifest.json").write_text("{}", "utf-8")
+    options = {"holdout": 0.0, "near_duplicates": False, "eval_sets": (str(tmp_path),)}
+    prepare(recipe(tokenizer_folder, write_rows("a.jsonl", rows(6)), **options), tmp_path / "out")
+    card = (tmp_path / "out" / "card.md").read_text("utf-8")
+    assert "Held out of every source" not in card
+    assert "near text" not in card
+
+
 @pytest.mark.parametrize(
     "change", [{"seq_len": 4}, {"holdout": 0.9}, {"sources": ()}, {"similarity": 1.5}, {"similarity": 0.0}, {"chain_cap": 1}]
 )

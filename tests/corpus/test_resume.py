@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from coref_automl.corpus import encode, pack, shards
+from coref_automl.corpus import recipe as recipes
 from coref_automl.corpus.prepare import prepare
 from coref_automl.errors import FolderError
+from coref_automl.korean import kiwi_version
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_prepare import files, recipe
 
@@ -117,6 +119,21 @@ def test_changed_inputs_begin_anew(
     prepare(chosen, tmp_path / "out")
     prepare(chosen, tmp_path / "whole")
     assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_what_another_version_of_the_tagger_began_is_begun_anew(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, read = recipe(tokenizer_folder, write_rows("a.jsonl", rows(20)), mode="entity", portion=2500), list[str]()
+    with monkeypatch.context() as patch:
+        killed_at(patch, encode, "write_json", 1)
+        patch.setattr(recipes, "kiwi_version", lambda: "kiwi0")
+        with pytest.raises(_Killed):
+            prepare(chosen, tmp_path / "out")
+    real = shards.normalise
+    monkeypatch.setattr(shards, "normalise", lambda text: (read.append(text), real(text))[1])
+    assert prepare(chosen, tmp_path / "out")["versions"]["kiwi"] == kiwi_version()
+    assert len(read) == 20
 
 
 def test_a_shard_that_reading_does_not_count_is_not_taken(

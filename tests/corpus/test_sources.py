@@ -82,6 +82,12 @@ def test_hub_rows_become_documents_streamed_and_with_fields_joined(hub: _Hub) ->
     assert options["streaming"] is True
 
 
+def test_a_hub_row_without_a_field_is_a_flaw_of_that_field(hub: _Hub) -> None:
+    hub.outcome, reasons = [{"sentence1": "하나", "sentence2": "둘"}, {"sentence1": "셋", "sentence2": None}], list[str]()
+    assert [d.text for d in open_source("klue-sts", on_flaw=lambda flaw: reasons.append(flaw.reason))] == ["하나\n둘"]
+    assert reasons == ["no field 'sentence2'"]
+
+
 def test_a_wrong_hub_field_names_the_fields_there_are(hub: _Hub) -> None:
     hub.outcome = [{"body": "글", "id": 1}]
     with pytest.raises(SourceError, match=r"no field 'text'; its rows hold body, id"):

@@ -23,7 +23,7 @@ from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, re
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import check_binding, stored_binding
 from coref_automl.errors import FolderError, InputError
-from coref_automl.folders import MANIFEST, is_done, mark_done
+from coref_automl.folders import DONE, MANIFEST, is_done, mark_done
 from coref_automl.guard import refuse_special
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress
@@ -223,6 +223,7 @@ def _answer(
     path, state = out / file, read_stored(out / _STATE, _State) if (out / _STATE).is_file() else empty
     if not path.is_file() or path.stat().st_size < state["bytes"]:  # removed, or cut short by somebody
         state = empty
+        (out / DONE).unlink(missing_ok=True)
     elif is_done(out):
         return Answered(str(path), state["rows"], state["skipped"], tuple(state["problems"]))
     appender = _AnswerFile(path, state["bytes"])
@@ -234,7 +235,7 @@ def _answer(
             good = [(number, checked) for number, _, checked in batch if not isinstance(checked, RowProblem)]
             bad = [checked for *_, checked in batch if isinstance(checked, RowProblem)]
             answers = list(task.answer([checked for _, checked in good])) if good else []
-            paired = list(zip(good, answers, strict=True))
+            paired = zip(good, answers, strict=True)
             bad += [RowProblem(number, "", answer) for (number, _), answer in paired if isinstance(answer, str)]
             if bad and not skip_bad:
                 raise task.refused(bad)
@@ -281,8 +282,8 @@ class _AnswerFile:
                 table.writeheader()
             table.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
         elif not self._csv:
-            text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        raw = text.getvalue().encode("utf-8", "surrogatepass")
+            text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+        raw = text.getvalue().encode("utf-8", "replace")  # half a surrogate pair in a column of the row
         with os_errors_as_ours(self._path), self._path.open("ab") as handle:
             handle.write(raw)
             handle.flush()

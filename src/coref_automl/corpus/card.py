@@ -81,20 +81,14 @@ def card(manifest: dict[str, Any]) -> str:
 def _evaluation(manifest: dict[str, Any]) -> str:
     settings = manifest["settings"]
     share = f"{settings['holdout']:.1%}"
-    lines = [
-        say(
-            f"데이터 소스마다 문서의 {share}와 300개 가운데 큰 쪽을, 많아도 절반까지 평가용으로 남겨 두었습니다.",
-            f"Held out of every source: {share} of its documents or 300, whichever is more, never over half.",
-        )
-    ]
+    ko = f"데이터 소스마다 문서의 {share}와 300개 가운데 큰 쪽을, 많아도 절반까지 평가용으로 남겨 두었습니다."
+    held_out = say(ko, f"Held out of every source: {share} of its documents or 300, whichever is more, never over half.")
+    lines = [held_out if settings["holdout"] else say("평가용으로 남겨 둔 문서가 없습니다.", "No document is held out.")]
+    near = say(", 비슷한 본문", " and by near text") if settings["near_duplicates"] else ""
     for entry in manifest["eval_sets"]:
         name = f"`{entry['name']}` ({entry['fingerprint']})"
-        lines.append(
-            say(
-                f"- 제외: {name}의 문서 (id, 본문, 비슷한 본문 기준)",
-                f"- excluded: the documents of {name}, by id, by text and by near text",
-            )
-        )
+        english = f"- excluded: the documents of {name}, by id, by text{near}"
+        lines.append(say(f"- 제외: {name}의 문서 (id, 본문{near} 기준)", english))
     overlap = manifest["overlap"]
     if overlap is not None:
         runs, texts, shared, touched = (f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched"))

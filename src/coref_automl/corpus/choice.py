@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus.clean import normalise, own_id, rank
+from coref_automl.corpus.clean import own_id, rank
 from coref_automl.corpus.dedup import PERMUTATIONS, RunAll, first_of_each, near_duplicates, signature, text_key, write_signatures
 from coref_automl.corpus.shards import Index
 from coref_automl.records import Document, Record
@@ -51,30 +51,30 @@ def choose_documents(
     choice = np.zeros(len(index), np.int8)
     choice[_by_id(index, evaluation)] = _IN_SET
     choice[(choice == KEPT) & index.held_out] = _HELD_OUT
-    eval_keys = np.array([text_key(normalise(document.text)) for document in evaluation], np.uint64)
-    choice[(choice == KEPT) & np.isin(index.key, eval_keys)] = _SAME_EVAL
+    choice[(choice == KEPT) & np.isin(index.key, np.array([text_key(d.text) for d in evaluation], np.uint64))] = _SAME_EVAL
 
-    # Held-out documents come first, so that of two copies the training copy is dropped.
-    held_out, kept = np.flatnonzero(choice == _HELD_OUT), np.flatnonzero(choice == KEPT)
-    order = np.concatenate([held_out, kept])
+    # Those of evaluation sets, which may hold but a passage, and held-out ones come first: of two copies the training copy goes.
+    in_sets, held_out = np.flatnonzero(choice == _IN_SET), np.flatnonzero(choice == _HELD_OUT)
+    order, out = np.concatenate([in_sets, held_out, np.flatnonzero(choice == KEPT)]), len(in_sets) + len(held_out)
     first = first_of_each(index.key[order])
-    copies = np.flatnonzero((first != np.arange(len(order))) & (np.arange(len(order)) >= len(held_out)))
-    choice[order[copies]] = np.where(first[copies] < len(held_out), _SAME_HELD_OUT, _SAME)
+    copies = np.flatnonzero((first != np.arange(len(order))) & (np.arange(len(order)) >= out))
+    of_set, of_held_out = first[copies] < len(in_sets), first[copies] < out
+    choice[order[copies]] = np.select([of_set, of_held_out], [_SAME_EVAL, _SAME_HELD_OUT], _SAME)
     if similarity is None:
         return choice
 
     # Near-duplicates are decided in the order evaluation, held out, others; an entry is a position in this order.
-    count, rows = len(evaluation), np.concatenate([held_out, np.flatnonzero(choice == KEPT)])
+    count, rows = len(evaluation), np.concatenate([order[:out], np.flatnonzero(choice == KEPT)])
     entries = np.full(count + len(index), -1, np.int64)
     entries[:count] = np.arange(count)
     entries[count + rows] = np.arange(count, count + len(rows))
     stem = folder / "evaluation"
     write_signatures(stem, np.array([signature(d.text) for d in evaluation], np.uint32).reshape(-1, PERMUTATIONS))
     stems, counts = [stem, *(shard.stem for shard in index.shards)], [count, *(shard.documents for shard in index.shards)]
-    protected = count + len(held_out)
+    protected = count + out
     pairs = near_duplicates(stems, counts, entries, folder, run, similarity=similarity, at_once=at_once, protected=protected)
     for entry, original in pairs:
-        reason = _NEAR_EVAL if original < count else _NEAR_HELD_OUT if original < protected else _NEAR
+        reason = _NEAR_EVAL if original < count + len(in_sets) else _NEAR_HELD_OUT if original < protected else _NEAR
         choice[rows[entry - count]] = reason
     return choice
 

@@ -25,6 +25,7 @@ from coref_automl.corpus.recipe import Mode
 from coref_automl.corpus.work import mark_started
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, ids_end, split_at, tokenize
 from coref_automl.records import Document
@@ -88,9 +89,9 @@ class StoredTokenizer:
 
 def store_tokenizer(model: str, path: Path) -> Path:
     tokenizer = tokenizer_of(model)
-    special = asdict(special_of(tokenizer, model))
-    write_text(path, json.dumps({"rules": tokenizer.backend_tokenizer.to_str(), "special": special}))
-    stored_tokenizer.cache_clear()
+    stored = json.dumps({"rules": tokenizer.backend_tokenizer.to_str(), "special": asdict(special_of(tokenizer, model))})
+    path = path.with_stem(f"{path.stem}-{fingerprint(stored)}")  # workers keep what they have read of a path
+    write_text(path, stored)
     return path
 
 

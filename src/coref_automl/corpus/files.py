@@ -80,11 +80,11 @@ def read_file(
 
     A field that none of the first thousand rows has is one error, not a thousand flaws. A truncated file is an error, or with
     `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, or of the first
-    document of the file or span. Errors call the file `shown`.
+    document of the file or span. Errors call the file `shown`, the URL of a copy.
     """
-    shown = shown or str(path)
-    field, line, rows = field or TEXT, 0, rows_in(path, shown, span)
-    stem, folders = stem_of(path), path.resolve().parent.parts
+    stem, folders = stem_of(path), (Path(shown).parent if shown else path.parent.resolve()).parts  # of a copy, those of its URL
+    field, line, shown = field or TEXT, 0, shown or str(path)
+    rows = rows_in(path, shown, span)
     inner = folders[len(folders) - folders[::-1].index(name) :] if name in folders and name != stem else ()  # below the source's
     source: str | None = None
     no_field: SourceError | None = None

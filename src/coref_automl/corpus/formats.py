@@ -21,6 +21,7 @@ from zipfile import is_zipfile
 from coref_automl.errors import InputError, MissingExtra
 from coref_automl.guard import LINE as LONGEST
 from coref_automl.guard import parse_json, read_whole
+from coref_automl.store import is_text
 
 TEXT = "text"
 NOT_UTF8 = "not UTF-8"
@@ -96,7 +97,7 @@ def _csv(path: Path) -> Iterator[Row]:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         tabs, row_size = kind_of(path) == ".tsv", [0]
         rows = csv.DictReader(_bounded(text, row_size), delimiter="\t" if tabs else ",")
-        if any(_undecoded(name) for name in rows.fieldnames or ()):
+        if not all(map(is_text, rows.fieldnames or ())):
             yield 1, NOT_UTF8
         while True:
             row_size[0] = 0
@@ -109,7 +110,7 @@ def _csv(path: Path) -> Iterator[Row]:
                 continue
             if not row_size[0] or _END in row.values():
                 return
-            if any(_undecoded(value) for value in row.values() if isinstance(value, str)):
+            if not all(is_text(value) for value in row.values() if isinstance(value, str)):
                 yield rows.line_num, NOT_UTF8
             elif None in row:
                 yield rows.line_num, "more fields than columns"
@@ -127,10 +128,6 @@ def _bounded(text: io.TextIOWrapper, row_size: list[int]) -> Iterator[str]:
             raise OSError(f"a row over {LONGEST >> 20} MB")
         yield line
     yield _END
-
-
-def _undecoded(text: str) -> bool:
-    return any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def _txt(path: Path) -> Iterator[Row]:
@@ -159,9 +156,21 @@ def _parquet(path: Path) -> Iterator[Row]:
             for batch in table.iter_batches(batch_size=256):
                 for offset in range(len(batch)):
                     number += 1
-                    yield number, batch.slice(offset, 1).to_pylist()[0]
+                    yield number, _arrow_row(batch, offset)
     except ArrowInvalid as error:
         raise OSError(" ".join(str(error).split())) from error
+
+
+def _arrow_row(batch: Any, offset: int) -> dict[str, Any] | str:
+    row = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            row[name] = column[offset].as_py()
+        except UnicodeDecodeError:
+            return NOT_UTF8
+        except (ValueError, OverflowError):  # a time that Python cannot hold: nanoseconds, or beyond the year 9999
+            row[name] = str(column.slice(offset, 1)).strip("[] \n")
+    return row
 
 
 @contextmanager

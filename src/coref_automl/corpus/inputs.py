@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypedDict
 
+from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.files import ByteRange, remote_chunks, size_of
 from coref_automl.corpus.formats import LINES
 from coref_automl.corpus.manifest import EvalSetFacts, InputFacts, MadeFrom
@@ -172,15 +173,14 @@ def frozen_fingerprint(folder: Path) -> str:
 
 
 def eval_documents(folders: Sequence[Path]) -> list[Document]:
-    """The documents of evaluation sets, as their folders hold them."""
-    documents = []
+    """The documents of evaluation sets, normalised as those that train are."""
+    documents, advice = list[Document](), "Make one: coref-automl prepare eval"
     for folder in folders:
-        if not (folder / "documents.jsonl").is_file():
-            raise EvalSetError(f"{folder} is not an evaluation set (no documents.jsonl). Make one: coref-automl prepare eval")
-        for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
+        path, what = folder / "documents.jsonl", f"{folder} is not an evaluation set"
+        if not path.is_file():
+            raise EvalSetError(f"{what} (no documents.jsonl). {advice}")
+        for row in read_stored_rows(path, _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
-                raise EvalSetError(
-                    f"{folder} is not an evaluation set: its documents have no text. Make one: coref-automl prepare eval"
-                )
-            documents.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
+                raise EvalSetError(f"{what}: its documents have no text. {advice}")
+            documents.append(Document(row["id"], row.get("source", ""), normalise(row["text"]), row.get("title", "")))
     return documents

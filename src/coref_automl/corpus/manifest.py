@@ -67,11 +67,12 @@ class PreparedManifest(_Arrays, MadeFrom):
 
 
 class Preparation(MadeFrom, total=False):
-    """The settings and inputs of a dataset; one that is begun also has `portion`, which decides where files are cut."""
+    """The settings and inputs of a dataset; one that is begun also has `portion`, where files are cut."""
 
     settings: dict[str, Any]
     allow_missing: bool
     portion: int
+    versions: dict[str, str]
 
 
 class ShardFacts(TypedDict):

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from coref_automl.corpus.work import ENCODE
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
 from coref_automl.fingerprints import chunks_of
-from coref_automl.korean import kiwi_version
 from coref_automl.models.vocabulary import ids_end
 from coref_automl.progress import Progress, Stage
 from coref_automl.records import Document
@@ -107,8 +105,6 @@ _OPEN = 128
 _WINDOW = 1 << 26
 """Tokens that are packed together: blocks combine texts from the same region of the corpus, and memory is bounded."""
 
-_VERSIONS = ("coref-automl", "numpy", "tokenizers", "transformers")
-
 _PIECE = np.dtype([(name, np.int64) for name in ("shard", "start", "length", "document", "chains", "first_mention", "mentions")])
 """A piece in the files of its shard: its tokens `start:start + length`, its mentions `first_mention:first_mention + mentions`.
 `document` is the number of its document among those that train."""
@@ -167,7 +163,7 @@ def assemble(
             "overlap": _overlap(index, stems, evaluation),
             "examples": index.examples,
             "settings": recipe.settings(),
-            "versions": _versions(recipe),
+            "versions": recipe.versions(),
         }
 
     with progress.stage("pack", None, "blocks") as stage:
@@ -259,12 +255,3 @@ def _overlap(index: Index, stems: list[Path], evaluation: list[Document]) -> dic
         hits += [(int(index.edges[number]) + row, *hit) for row, *hit in facts["overlap"]]
     examples = [(gram, source, identity, words) for _, gram, source, identity, words in sorted(hits)]
     return overlap_of(evaluation, np.unique(np.concatenate(shared)), examples).to_json()
-
-
-def _versions(recipe: PrepareRecipe) -> dict[str, str]:
-    versions = {name: version(name) for name in _VERSIONS}
-    if recipe.mode != "mlm":
-        versions["kiwi"] = kiwi_version()
-    if recipe.near_duplicates:
-        versions["rensa"] = version("rensa")
-    return versions

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, free_fields, to_mapping, typed
 from coref_automl.corpus.clean import SHARE, Filters
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
+from coref_automl.korean import kiwi_version
 from coref_automl.models.families import LONGEST
 
 Mode = Literal["mlm", "entity", "combined"]
@@ -69,3 +71,8 @@ class PrepareRecipe:
     def settings(self) -> dict[str, Any]:
         """The settings that decide the bytes of the dataset."""
         return {key: value for key, value in to_mapping(self).items() if key not in free_fields(PrepareRecipe)}
+
+    def versions(self) -> dict[str, str]:
+        """The versions of the packages that make the dataset."""
+        names = ["coref-automl", "numpy", "tokenizers", "transformers", *["rensa"] * self.near_duplicates]
+        return {name: version(name) for name in names} | ({"kiwi": kiwi_version()} if self.mode != "mlm" else {})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -148,9 +150,9 @@ def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False
 def _read_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | local.Flaw]:
     """Read a local copy, so that any format can be read and network errors are not taken for errors of the file."""
     place = PurePosixPath(part.name.partition("://")[2])
-    name = (
-        stem_of(Path(part.label)) if place.name == part.label else (place.parent if set("*?[") & set(place.name) else place).name
-    )
+    is_glob = glob.has_magic(str(place))
+    name = next(up.name for up in [place, *place.parents][is_glob:] if not glob.has_magic(up.name))
+    name = stem_of(Path(name)) if name == part.label and not is_glob else name
     with local.local_copy(part.url, part.span) as path:
         span = part.span and local.ByteRange(0, part.span.end - part.span.start, part.span.lines)
         yield from local.read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
@@ -278,21 +280,17 @@ def _hub_answers() -> bool:
 
 
 def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | local.Flaw:
-    parts = [row.get(entry) for entry in fields]
-    if not all(isinstance(part, str) for part in parts):
-        return local.Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
+    if missing := [entry for entry in fields if not isinstance(row.get(entry), str)]:
+        return local.Flaw(name, f"{name}, row {number}", f"no field {missing[0]!r}")
     title = row.get("title")
     # Number rows instead of using their ids: several sources repeat ids.
-    return Document(f"{name}-{number}", name, "\n".join(map(str, parts)), title if isinstance(title, str) else "")
+    return Document(f"{name}-{number}", name, "\n".join(row[entry] for entry in fields), title if isinstance(title, str) else "")
 
 
 def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
     message = f"{type(error).__name__} {error}".lower()
     if source.gated or "gated" in message or "401" in message or "403" in message:
         return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN, or pass local:PATH.")
-    if any(
-        word in message
-        for word in ("connect", "offline", "resolve", "timeout", "timed out", "network", "max retries", "unreachable")
-    ):
+    if re.search("connect|offline|resolve|timeout|timed out|network|max retries|unreachable", message):
         return SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     return SourceError(f"{name} ({source.hub}) cannot be read: {first_line(error)[:200]}")

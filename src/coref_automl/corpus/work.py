@@ -52,12 +52,13 @@ def begun_from(out: Path) -> Preparation:
 def begin(recipe: PrepareRecipe, made_from: MadeFrom, parts: Sequence[Input], out: Path, progress: Progress) -> None:
     """Create the work folder, or keep one of the same inputs; with --allow-missing also one that was begun without."""
     work, settings = out / WORK, recipe.settings()
-    inputs: Preparation = {**made_from, "settings": settings, "allow_missing": recipe.allow_missing, "portion": recipe.portion}
+    free = {"allow_missing": recipe.allow_missing, "portion": recipe.portion}
+    inputs = {**made_from, "settings": settings, **free, "versions": recipe.versions()}
     stored = begun_from(out)
     if stored and {**stored, "settings": settings} not in (inputs, {**inputs, "allow_missing": False}):
         progress.note(
-            "시작한 뒤 입력이나 --portion이 바뀌어 처음부터 다시 만듭니다.",
-            "The inputs or --portion have changed since this dataset was started, so it is started again.",
+            "시작한 뒤 입력, --portion 또는 패키지 버전이 바뀌어 처음부터 다시 만듭니다.",
+            "The inputs, --portion or versions of packages have changed since this dataset was started, so it is started again.",
         )
         remove(work)
     write_json(work / _PARTS, [{"place": part.place, "bytes": bytes_of(part)} for part in parts])
