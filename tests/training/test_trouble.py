@@ -206,6 +206,18 @@ def test_a_state_that_is_not_of_this_training_is_refused(recipe: Recipe, tmp_pat
         train(recipe(keep_states=True))
 
 
+def test_a_run_trains_again_over_its_checkpoints_when_the_one_with_a_state_was_removed(recipe: Recipe, tmp_path: Path) -> None:
+    """As the errors on a damaged state advise; here no other checkpoint has one."""
+    run = tmp_path / "run"
+    train(recipe(epochs=1))
+    (run / "DONE").unlink()
+    (run / "checkpoint-1" / "of-the-first-attempt").touch()
+    shutil.rmtree(run / "checkpoint-3")
+    assert resumable(run) is None
+    assert [path.name for path in train(recipe(epochs=1)).checkpoints] == ["checkpoint-1", "checkpoint-3"]
+    assert not (run / "checkpoint-1" / "of-the-first-attempt").exists()
+
+
 @pytest.mark.parametrize("step", [3, 6])  # a step that is saved, and the last
 def test_a_gradient_that_is_not_a_number_stops_before_a_checkpoint_is_made_of_it(
     recipe: Recipe, each_loss: Wrap, tmp_path: Path, step: int

@@ -19,7 +19,7 @@ from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
 from coref_automl.training import state as checkpoint_state
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
-from coref_automl.training.folder import checkpoints_of
+from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.training.loss import MODULE, count_targets, named_losses
 from coref_automl.training.optimizer import (
     OPEN_END,
@@ -164,7 +164,9 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 obey_umask(writing / name)
                 checkpoint_state.flush_folder(writing / name)
                 older = [] if self.loop.keep_states else checkpoints_of(writing.parent)
-                (writing / name).replace(writing.parent / name)
+                if (same_step := writing.parent / name).exists():  # of an attempt whose training state is gone
+                    remove_checkpoint(same_step)
+                (writing / name).replace(same_step)
                 for checkpoint in older:
                     checkpoint_state.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
