@@ -278,6 +278,18 @@ def test_float32_is_not_rounded_in_products(recipe: Recipe, each_loss: Wrap, dty
     assert settings.fp32_precision == before
 
 
+def test_a_copy_of_a_checkpoint_under_another_name_is_no_step_of_the_run(recipe: Recipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(recipe(epochs=1))
+    (run / "DONE").unlink()
+    for name in ("checkpoint-best", "checkpoint-3 (copy)"):
+        shutil.copytree(run / "checkpoint-1", run / name)
+    again = train(recipe(epochs=1, average=2))
+    assert (again.steps, [path.name for path in again.checkpoints]) == (3, ["checkpoint-1", "checkpoint-3"])
+    sources = (run / "average" / "sources.txt").read_text("utf-8").splitlines()
+    assert [line.split()[0] for line in sources] == ["checkpoint-1", "checkpoint-3"]
+
+
 def test_checkpoints_that_cannot_be_averaged_are_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     for step, names in ((2, "ab"), (3, "a")):

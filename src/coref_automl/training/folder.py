@@ -15,6 +15,7 @@ from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, ModelError, StorageError
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import (
     AVERAGE,
@@ -124,8 +125,8 @@ def release_untrained(run: Path) -> None:
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """List the complete checkpoints of a run, by step."""
-    complete = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
+    """List the complete checkpoints of a run, by step; copies under other names (checkpoint-best) are no steps of it."""
+    complete = [path for path in run.glob("checkpoint-*") if CHECKPOINT.fullmatch(path.name) and (path / "training.json").is_file()]
     return sorted(complete, key=lambda path: natural_order(path.name))
 
 
