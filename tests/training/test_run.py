@@ -368,6 +368,15 @@ def test_a_run_whose_rows_an_earlier_version_counted_otherwise_is_refused(recipe
         train(recipe(epochs=1))
 
 
+def test_a_recipe_has_the_say_on_precision_whatever_accelerate_was_configured_for(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = train(recipe(epochs=0.5, dtype="float32"))
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")  # what `accelerate launch` sets
+    launched = train(recipe(epochs=0.5, dtype="float32", out=str(tmp_path / "launched")))
+    assert same_weights(launched.checkpoints[-1], plain.checkpoints[-1])
+
+
 def test_a_reporter_that_is_not_installed_is_said_at_once(recipe: Recipe) -> None:
     from coref_automl.errors import RecipeError
 

@@ -320,5 +320,6 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         ddp_find_unused_parameters=False if work.processes > 1 else None,
         label_names=["labels"],
     )
+    arguments.mixed_precision = "bf16" if bf16 else "no"  # without this, what `accelerate config` chose would count
     arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs need `accelerate launch`, one process each
     return arguments
