@@ -126,7 +126,7 @@ def release_untrained(run: Path) -> None:
 
 def checkpoints_of(run: Path) -> list[Path]:
     """List the complete checkpoints of a run, by step; copies under other names (checkpoint-best) are no steps of it."""
-    complete = [path for path in run.glob("checkpoint-*") if CHECKPOINT.fullmatch(path.name) and (path / "training.json").is_file()]
+    complete = [path.parent for path in run.glob("checkpoint-*/training.json") if CHECKPOINT.fullmatch(path.parent.name)]
     return sorted(complete, key=lambda path: natural_order(path.name))
 
 

@@ -137,9 +137,8 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def check_finite(self) -> None:
         """Raise if any loss or gradient since the start was NaN or infinite. A collective: call it in every process."""
-        first = self._first_nonfinite[None]
         # all processes must raise together, or the others would wait for the one that did
-        steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
+        steps = self.accelerator.gather(self._first_nonfinite[None]).amin(0).tolist()
         step = min(steps)
         if step < _NEVER:
             losses = self.take_losses()
