@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -366,6 +369,23 @@ def test_a_run_whose_rows_an_earlier_version_counted_otherwise_is_refused(recipe
     (result.run / "DONE").unlink()
     with pytest.raises(FolderError, match="begun with rows 16, and this command has rows 12"):
         train(recipe(epochs=1))
+
+
+def test_each_run_of_a_process_reports_to_tensorboard_in_its_own_folder(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard is not installed here: a stand-in remembers where it was told to write."""
+    from transformers.integrations import integration_utils
+
+    writers = MagicMock()
+    for name in ("tensorboard", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, name, MagicMock(__spec__=ModuleSpec(name, None), SummaryWriter=writers))
+    monkeypatch.setattr(integration_utils, "is_tensorboard_available", lambda: True)
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    for name in ("first", "second"):
+        train(recipe(epochs=0.5, out=str(tmp_path / name), report_to=("tensorboard",)))
+    folders = [call.kwargs["log_dir"] for call in writers.call_args_list]
+    assert folders == [str(tmp_path / name / "tensorboard") for name in ("first", "second")]
 
 
 def test_a_recipe_has_the_say_on_precision_whatever_accelerate_was_configured_for(

@@ -67,6 +67,9 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
         self.remove_callback(PrinterCallback)
+        for callback in self.callback_handler.callbacks:
+            if getattr(callback, "logging_dir", "") is None:  # TensorBoard's, unless the environment names one
+                callback.logging_dir = str(Path(args.output_dir).parent / "tensorboard")
         self.model_accepts_loss_kwargs = True  # our forward divides by the targets of the whole effective batch
         self.loop = loop
         # the first step with a NaN or infinite value, per quantity; on the device, as reading it would synchronize every step
