@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -14,7 +15,7 @@ import pytest
 import torch
 from transformers import Trainer
 
-from coref_automl.errors import RecipeError
+from coref_automl.errors import FolderError, RecipeError
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import dropout_of
 from coref_automl.models.load import load_tokenizer
@@ -237,6 +238,23 @@ def test_a_folder_begun_with_another_recipe_is_refused(recipe: Recipe, change: d
         claim_run(other.recipe, other.fingerprints, other.summary())
     again = prepare_run(recipe(workers=2, micro_batch=1, log_every=5))
     claim_run(again.recipe, again.fingerprints, again.summary())
+
+
+def test_a_run_goes_on_with_a_tokenizer_that_moved_but_not_with_another(
+    recipe: Recipe, tmp_path: Path, tokenizer_folder: Path
+) -> None:
+    from coref_automl.training.folder import claim_run
+
+    work = prepare_run(recipe())
+    claim_run(work.recipe, work.fingerprints, work.summary())
+    moved = shutil.copytree(tokenizer_folder, tmp_path / "moved")
+    again = prepare_run(recipe(tokenizer=str(moved)))
+    claim_run(again.recipe, again.fingerprints, again.summary())
+    settings = read_json(moved / "tokenizer_config.json")
+    write_json(moved / "tokenizer_config.json", {**settings, "cls_token": "[SEP]"})
+    other = prepare_run(recipe(tokenizer=str(moved)))
+    with pytest.raises(FolderError, match="configs or tokenizers"):
+        claim_run(other.recipe, other.fingerprints, other.summary())
 
 
 def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:

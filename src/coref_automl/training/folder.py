@@ -94,7 +94,8 @@ def check_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str,
     if not (run / MANIFEST).is_file():
         return
     manifest, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
-    stored, current = manifest.get("binding", {}), binding_of(recipe, fingerprints)
+    bindings = manifest.get("binding", {}), binding_of(recipe, fingerprints)
+    stored, current = ({**binding, "tokenizer": None} for binding in bindings)  # its path; its bytes are compared
     if not is_done(run):  # a finished run no longer reads rows
         stored, current = {**stored, "rows": manifest.get("plan", {}).get("rows", rows)}, {**current, "rows": rows}
     check_binding(run, stored, current)
