@@ -6,6 +6,7 @@ import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import torch
 from safetensors.torch import save_file
 
 from coref_automl.errors import FolderError, ModelError, StorageError, TrainingError
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.load import load_tokenizer
 from coref_automl.training.folder import average_of, resumable
 from coref_automl.training.recipe import TrainRecipe
 
@@ -119,6 +122,22 @@ def test_a_full_disk_leaves_earlier_checkpoints_and_the_run_goes_on_later(
     assert (run / "checkpoint-3" / "optimizer.pt").is_file()
     monkeypatch.undo()
     assert train(recipe()).steps == 6
+
+
+def test_a_full_disk_refuses_a_run_that_would_write_and_not_a_finished_one(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tokenizer_folder: Path
+) -> None:
+    """Of the finished run the training state was removed, for room."""
+    tokenizer = load_tokenizer(str(tokenizer_folder))
+    build_masked_lm("tiny", tokenizer, seq_len=32).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    finished = train(recipe(model=str(tmp_path / "base"), tokenizer=None, epochs=1))
+    (finished.checkpoints[-1] / "optimizer.pt").unlink()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    assert train(recipe(model=str(tmp_path / "base"), tokenizer=None, epochs=1)).checkpoints == finished.checkpoints
+    (finished.run / "DONE").unlink()
+    with pytest.raises(StorageError, match="free some space"):
+        train(recipe(model=str(tmp_path / "base"), tokenizer=None, epochs=1))
 
 
 def test_a_half_written_checkpoint_is_not_taken_for_a_whole_one(recipe: Recipe, tmp_path: Path) -> None:

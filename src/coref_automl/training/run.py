@@ -93,7 +93,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     work = setup.prepare_run(recipe)
     group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
-    files.check_disk_space(run, work.disk())
+    files.check_disk_space(run, 0.0 if is_done(run) else work.disk())
     with claimed(run, files.KIND) if main else nullcontext():  # the first process holds the lock for all
         try:
             result = _train(work, run, main, group, progress, started)
