@@ -240,6 +240,20 @@ def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_tra
     assert (whole.run / "DONE").exists()
 
 
+def test_a_run_that_goes_on_in_a_renamed_folder_is_one_run(scored_recipe: Callable[..., TrainRecipe], tmp_path: Path) -> None:
+    """No checkpoint is better than another here, so the first is the best of all of them."""
+    from coref_automl.training.run import train
+
+    whole = train(scored_recipe(epochs=1.5, keep_states=True, learning_rate=0.0))
+    (whole.run / "DONE").unlink()
+    shutil.rmtree(whole.run / "checkpoint-3")
+    shutil.rmtree(next(whole.run.glob("evaluations/*/checkpoint-3")))
+    whole.run.rename(tmp_path / "renamed")
+    again = train(scored_recipe(epochs=1.5, keep_states=True, learning_rate=0.0, out=str(tmp_path / "renamed")))
+    assert {read_json(path / "training.json")["run"] for path in again.checkpoints} == {"run"}
+    assert (len(again.checkpoints), read_json(again.run / "best.json")["checkpoint"]) == (3, "checkpoint-1")
+
+
 def test_the_base_is_known_by_its_bytes_wherever_it_moved(
     scored_recipe: Callable[..., TrainRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from transformers import Trainer
 
-from coref_automl.errors import RecipeError
+from coref_automl.errors import FolderError, RecipeError
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import dropout_of
 from coref_automl.models.load import load_tokenizer
@@ -236,6 +240,23 @@ def test_a_folder_begun_with_another_recipe_is_refused(recipe: Recipe, change: d
     claim_run(again.recipe, again.fingerprints, again.summary())
 
 
+def test_a_run_goes_on_with_a_tokenizer_that_moved_but_not_with_another(
+    recipe: Recipe, tmp_path: Path, tokenizer_folder: Path
+) -> None:
+    from coref_automl.training.folder import claim_run
+
+    work = prepare_run(recipe())
+    claim_run(work.recipe, work.fingerprints, work.summary())
+    moved = shutil.copytree(tokenizer_folder, tmp_path / "moved")
+    again = prepare_run(recipe(tokenizer=str(moved)))
+    claim_run(again.recipe, again.fingerprints, again.summary())
+    settings = read_json(moved / "tokenizer_config.json")
+    write_json(moved / "tokenizer_config.json", {**settings, "cls_token": "[SEP]"})
+    other = prepare_run(recipe(tokenizer=str(moved)))
+    with pytest.raises(FolderError, match="configs or tokenizers"):
+        claim_run(other.recipe, other.fingerprints, other.summary())
+
+
 def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
     from coref_automl.errors import FolderError
     from coref_automl.training.folder import claim_run
@@ -366,6 +387,32 @@ def test_a_run_whose_rows_an_earlier_version_counted_otherwise_is_refused(recipe
     (result.run / "DONE").unlink()
     with pytest.raises(FolderError, match="begun with rows 16, and this command has rows 12"):
         train(recipe(epochs=1))
+
+
+def test_each_run_of_a_process_reports_to_tensorboard_in_its_own_folder(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard is not installed here: a stand-in remembers where it was told to write."""
+    from transformers.integrations import integration_utils
+
+    writers = MagicMock()
+    for name in ("tensorboard", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, name, MagicMock(__spec__=ModuleSpec(name, None), SummaryWriter=writers))
+    monkeypatch.setattr(integration_utils, "is_tensorboard_available", lambda: True)
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    for name in ("first", "second"):
+        train(recipe(epochs=0.5, out=str(tmp_path / name), report_to=("tensorboard",)))
+    folders = [call.kwargs["log_dir"] for call in writers.call_args_list]
+    assert folders == [str(tmp_path / name / "tensorboard") for name in ("first", "second")]
+
+
+def test_a_recipe_has_the_say_on_precision_whatever_accelerate_was_configured_for(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = train(recipe(epochs=0.5, dtype="float32"))
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")  # what `accelerate launch` sets
+    launched = train(recipe(epochs=0.5, dtype="float32", out=str(tmp_path / "launched")))
+    assert same_weights(launched.checkpoints[-1], plain.checkpoints[-1])
 
 
 def test_a_reporter_that_is_not_installed_is_said_at_once(recipe: Recipe) -> None:

@@ -6,6 +6,7 @@ import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import torch
 from safetensors.torch import save_file
 
 from coref_automl.errors import FolderError, ModelError, StorageError, TrainingError
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.load import load_tokenizer
 from coref_automl.training.folder import average_of, resumable
 from coref_automl.training.recipe import TrainRecipe
 
@@ -121,6 +124,22 @@ def test_a_full_disk_leaves_earlier_checkpoints_and_the_run_goes_on_later(
     assert train(recipe()).steps == 6
 
 
+def test_a_full_disk_refuses_a_run_that_would_write_and_not_a_finished_one(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tokenizer_folder: Path
+) -> None:
+    """Of the finished run the training state was removed, for room."""
+    tokenizer = load_tokenizer(str(tokenizer_folder))
+    build_masked_lm("tiny", tokenizer, seq_len=32).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    finished = train(recipe(model=str(tmp_path / "base"), tokenizer=None, epochs=1))
+    (finished.checkpoints[-1] / "optimizer.pt").unlink()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    assert train(recipe(model=str(tmp_path / "base"), tokenizer=None, epochs=1)).checkpoints == finished.checkpoints
+    (finished.run / "DONE").unlink()
+    with pytest.raises(StorageError, match="free some space"):
+        train(recipe(model=str(tmp_path / "base"), tokenizer=None, epochs=1))
+
+
 def test_a_half_written_checkpoint_is_not_taken_for_a_whole_one(recipe: Recipe, tmp_path: Path) -> None:
     from coref_automl.training.folder import checkpoints_of, resumable
 
@@ -206,6 +225,18 @@ def test_a_state_that_is_not_of_this_training_is_refused(recipe: Recipe, tmp_pat
         train(recipe(keep_states=True))
 
 
+def test_a_run_trains_again_over_its_checkpoints_when_the_one_with_a_state_was_removed(recipe: Recipe, tmp_path: Path) -> None:
+    """As the errors on a damaged state advise; here no other checkpoint has one."""
+    run = tmp_path / "run"
+    train(recipe(epochs=1))
+    (run / "DONE").unlink()
+    (run / "checkpoint-1" / "of-the-first-attempt").touch()
+    shutil.rmtree(run / "checkpoint-3")
+    assert resumable(run) is None
+    assert [path.name for path in train(recipe(epochs=1)).checkpoints] == ["checkpoint-1", "checkpoint-3"]
+    assert not (run / "checkpoint-1" / "of-the-first-attempt").exists()
+
+
 @pytest.mark.parametrize("step", [3, 6])  # a step that is saved, and the last
 def test_a_gradient_that_is_not_a_number_stops_before_a_checkpoint_is_made_of_it(
     recipe: Recipe, each_loss: Wrap, tmp_path: Path, step: int
@@ -264,6 +295,18 @@ def test_float32_is_not_rounded_in_products(recipe: Recipe, each_loss: Wrap, dty
     train(recipe(dtype=dtype, epochs=1))
     assert seen == {expected}
     assert settings.fp32_precision == before
+
+
+def test_a_copy_of_a_checkpoint_under_another_name_is_no_step_of_the_run(recipe: Recipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(recipe(epochs=1))
+    (run / "DONE").unlink()
+    for name in ("checkpoint-best", "checkpoint-3 (copy)"):
+        shutil.copytree(run / "checkpoint-1", run / name)
+    again = train(recipe(epochs=1, average=2))
+    assert (again.steps, [path.name for path in again.checkpoints]) == (3, ["checkpoint-1", "checkpoint-3"])
+    sources = (run / "average" / "sources.txt").read_text("utf-8").splitlines()
+    assert [line.split()[0] for line in sources] == ["checkpoint-1", "checkpoint-3"]
 
 
 def test_checkpoints_that_cannot_be_averaged_are_named(tmp_path: Path) -> None:

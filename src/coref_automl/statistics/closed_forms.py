@@ -51,13 +51,10 @@ def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
 def t_cdf(t: float, degrees: int) -> float:
     """Student's cumulative distribution for whole degrees of freedom, by its finite series."""
     angle = math.atan2(t, math.sqrt(degrees))
-    sine, squared = math.sin(angle), math.cos(angle) ** 2
-    if degrees % 2:
-        steps = np.arange(2, degrees - 2, 2)
-        terms = math.cos(angle) * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) if degrees > 1 else 0.0
-        return 0.5 + (angle + sine * terms) / math.pi
-    steps = np.arange(1, degrees - 2, 2)
-    return 0.5 + sine * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) / 2
+    sine, cosine = math.sin(angle), math.cos(angle)
+    steps = np.arange(1 + degrees % 2, degrees - 2, 2)
+    series = float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * cosine**2)))) if degrees > 1 else 0.0
+    return 0.5 + ((angle + sine * cosine * series) / math.pi if degrees % 2 else sine * series / 2)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -15,6 +15,7 @@ from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, ModelError, StorageError
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import (
     AVERAGE,
@@ -93,7 +94,8 @@ def check_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str,
     if not (run / MANIFEST).is_file():
         return
     manifest, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
-    stored, current = manifest.get("binding", {}), binding_of(recipe, fingerprints)
+    bindings = manifest.get("binding", {}), binding_of(recipe, fingerprints)
+    stored, current = ({**binding, "tokenizer": None} for binding in bindings)  # its path; its bytes are compared
     if not is_done(run):  # a finished run no longer reads rows
         stored, current = {**stored, "rows": manifest.get("plan", {}).get("rows", rows)}, {**current, "rows": rows}
     check_binding(run, stored, current)
@@ -124,8 +126,8 @@ def release_untrained(run: Path) -> None:
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """List the complete checkpoints of a run, by step."""
-    complete = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
+    """List the complete checkpoints of a run, by step; copies under other names (checkpoint-best) are no steps of it."""
+    complete = [path.parent for path in run.glob("checkpoint-*/training.json") if CHECKPOINT.fullmatch(path.parent.name)]
     return sorted(complete, key=lambda path: natural_order(path.name))
 
 

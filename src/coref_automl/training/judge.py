@@ -87,11 +87,10 @@ class Judge:
             with isolated_rng():
                 choice = self._score()
         except CorefError as error:
-            ko, en = (
-                "새 체크포인트를 채점하지 못했지만 학습은 계속합니다",
-                "The newest checkpoint could not be scored, training continues",
+            self._progress.note(
+                f"새 체크포인트를 채점하지 못했지만 학습은 계속합니다: {error}",
+                f"The newest checkpoint could not be scored, training continues: {error}",
             )
-            self._progress.note(f"{say(ko, en)}: {error}")
             return None
         if choice is None:
             return None

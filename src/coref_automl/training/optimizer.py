@@ -90,11 +90,8 @@ _TOO_CLOSE = Fraction(1, 10)
 
 def total_steps(steps_per_epoch: int, epochs: float | None, max_tokens: int | None, tokens_per_epoch: int) -> int:
     """Return the steps of a run, whose budget is in epochs, tokens or both: the smaller one counts."""
-    shares = []
-    if epochs is not None:
-        shares.append(_exact(epochs))
-    if max_tokens is not None:
-        shares.append(Fraction(max_tokens, tokens_per_epoch))
+    shares = [_exact(epochs)] if epochs is not None else []
+    shares += [Fraction(max_tokens, tokens_per_epoch)] if max_tokens is not None else []
     return max(1, math.floor(min(shares) * steps_per_epoch)) if shares else OPEN_END
 
 

@@ -93,7 +93,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     work = setup.prepare_run(recipe)
     group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
-    files.check_disk_space(run, work.disk())
+    files.check_disk_space(run, 0.0 if is_done(run) else work.disk())
     with claimed(run, files.KIND) if main else nullcontext():  # the first process holds the lock for all
         try:
             result = _train(work, run, main, group, progress, started)
@@ -244,8 +244,10 @@ def _base(work: Prepared) -> str:
 def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:
     """Add to a checkpoint, before it is renamed, what the Trainer does not write: time, original dropout, provenance."""
     recipe, plan = work.recipe, work.plan
+    records = [path / "training.json" for path in files.checkpoints_of(run)]
+    name = read_json(records[0]).get("run", run.name) if records else run.name  # a run whose folder was renamed keeps its name
     provenance = Provenance(
-        run=run.name, step=step, epoch=round(step / plan.steps_per_epoch, 6), tokens=plan.tokens_after(step),
+        run=name, step=step, epoch=round(step / plan.steps_per_epoch, 6), tokens=plan.tokens_after(step),
         objective=recipe.objective, base=_base(work), seq_len=work.dataset.seq_len, seed=recipe.seed, dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint, planned_end=step == work.last and recipe.eval_set is None,
         base_bytes=work.fingerprints.get("weights", ""), method=recipe.method,

@@ -287,8 +287,6 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
     workers = recipe.workers if recipe.workers is not None else spare_workers(work.processes) if cuda else 0
     if workers:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else the library warns at every fork
-    if "tensorboard" in recipe.report_to:
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(run / "tensorboard"))
     arguments = TrainingArguments(
         output_dir=str(run / WRITING),
         max_steps=work.last,
@@ -320,5 +318,6 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         ddp_find_unused_parameters=False if work.processes > 1 else None,
         label_names=["labels"],
     )
+    arguments.mixed_precision = "bf16" if bf16 else "no"  # without this, what `accelerate config` chose would count
     arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs need `accelerate launch`, one process each
     return arguments

@@ -19,7 +19,7 @@ from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
 from coref_automl.training import state as checkpoint_state
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
-from coref_automl.training.folder import checkpoints_of
+from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.training.loss import MODULE, count_targets, named_losses
 from coref_automl.training.optimizer import (
     OPEN_END,
@@ -67,6 +67,9 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
         self.remove_callback(PrinterCallback)
+        for callback in self.callback_handler.callbacks:
+            if getattr(callback, "logging_dir", "") is None:  # TensorBoard's, unless the environment names one
+                callback.logging_dir = str(Path(args.output_dir).parent / "tensorboard")
         self.model_accepts_loss_kwargs = True  # our forward divides by the targets of the whole effective batch
         self.loop = loop
         # the first step with a NaN or infinite value, per quantity; on the device, as reading it would synchronize every step
@@ -137,9 +140,8 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def check_finite(self) -> None:
         """Raise if any loss or gradient since the start was NaN or infinite. A collective: call it in every process."""
-        first = self._first_nonfinite[None]
         # all processes must raise together, or the others would wait for the one that did
-        steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
+        steps = self.accelerator.gather(self._first_nonfinite[None]).amin(0).tolist()
         step = min(steps)
         if step < _NEVER:
             losses = self.take_losses()
@@ -164,7 +166,9 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 obey_umask(writing / name)
                 checkpoint_state.flush_folder(writing / name)
                 older = [] if self.loop.keep_states else checkpoints_of(writing.parent)
-                (writing / name).replace(writing.parent / name)
+                if (same_step := writing.parent / name).exists():  # of an attempt whose training state is gone
+                    remove_checkpoint(same_step)
+                (writing / name).replace(same_step)
                 for checkpoint in older:
                     checkpoint_state.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
