@@ -36,7 +36,7 @@ def test_a_seed_draws_one_study() -> None:
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Printed]]:
     """A study with a method to use, as all surfaces print it."""
-    return _printed(tmp_path_factory.mktemp("used"), small())
+    return _printed(tmp_path_factory.mktemp("used"), small(documents=90))
 
 
 @pytest.fixture(scope="module")

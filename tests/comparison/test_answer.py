@@ -131,8 +131,34 @@ def test_one_seed_says_nothing_about_a_method_and_a_shown_checkpoint_may_be_used
     assert it.step is not None
     assert it.step.do == "add seeds"
     assert "--seed 1 " in it.step.command
+    assert "evaluate" not in it.step.command  # its set is not on this disk
     assert it.power is not None
     assert (it.power.needed_seeds or 0) > 1
+
+
+def test_a_seed_to_add_is_evaluated_on_the_same_set(tmp_path: Path) -> None:
+    root, evalset = study(tmp_path / "runs", {"entity": (0.5,)}, seeds=1), tmp_path / "my set"
+    evalset.mkdir()
+    for path in root.rglob("result.json"):
+        write_json(path, read_json(path) | {"evalset_path": str(evalset)})
+    step = answer(root).step
+    assert step is not None
+    train, _, evaluate = step.command.partition(" && coref-automl evaluate ")
+    assert train.endswith(f" --out {evaluate.split(' --')[0]}")
+    assert f" --eval-set '{evalset}' --seq-len 128" in evaluate
+
+
+def test_one_seed_does_not_say_how_many_would_show_a_gain(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"entity": (-0.95,)}, seeds=1, documents=40))
+    assert (it.action, it.power and it.power.needed) == ("keep base", None)
+    assert it.step is not None
+    assert it.step.do == "plan"
+
+
+def test_one_source_with_enough_items_is_not_every_source(tmp_path: Path) -> None:
+    few, more = (study(tmp_path / str(count), {"entity": (0.5,)}, documents=count) for count in (60, 120))
+    assert answer(few).question("sources") is None
+    assert answer(more).question("sources") is not None
 
 
 def test_unequal_training_is_no_verdict_about_methods_and_curves_are_compared_at_equal_tokens(tmp_path: Path) -> None:
@@ -444,7 +470,7 @@ def test_equivalence_is_about_ties_within_half_the_gain_and_a_gain_is_never_equi
     )
     assert f"먼 언급으로 전이되는가? {limit}점을 넘는 향상 없음" in "\n".join(answer_lines(it, Say("ko")))
     assert any(line.startswith("Does it carry over to LAMBADA? Yes. LAMBADA@1 strict 18.6 → ") for line in lines)
-    assert "Does it hold on every source? Shown on 1 of 2. " in "\n".join(lines)
+    assert "Does it hold on every source? Shown on 1 of 2 with enough items. " in "\n".join(lines)
     assert lines[-1].startswith("Next: what telling them apart takes")
     assert f"Not tested for {it.method}: relation extraction, coreference." in lines
 

@@ -190,6 +190,15 @@ def test_the_model_to_use_counts_as_tested_by_its_bytes_and_not_by_its_path(runs
     assert "relation" not in answer(runs, tmp_path / "renamed").untested
 
 
+def test_a_model_that_was_tried_without_anything_beside_it_is_not_to_be_tried_again(tmp_path: Path) -> None:
+    root = write(tmp_path / "runs", [replace(model, skill=0.8 if model.objective == "entity" else 0.0) for model in models()])
+    write_starts(tmp_path / "relation", {"entity": (0.9, 0.88, 0.9)})
+    for paths, tried in (((root,), False), ((root, tmp_path / "relation"), True)):
+        it = answer(*paths)
+        assert it.step is not None
+        assert ("relation" not in it.untested, it.step.do != "carry over") == (tried, tried)
+
+
 def test_windows_of_an_evaluation_do_not_part_the_starts(tmp_path: Path) -> None:
     shorter = [replace(model, seq_len=64) for model in models() if model.objective == "entity"]
     root = write(tmp_path / "runs", [*models(), *shorter])

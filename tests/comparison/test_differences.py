@@ -14,6 +14,7 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, halves, hits, summarise_all
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.folders import claim_folder
 from coref_automl.records import Estimate
 from coref_automl.report.page import points
 from coref_automl.report.printout import compare
@@ -184,6 +185,10 @@ def test_a_path_that_was_never_evaluated_is_named(evaluated: Maker, tmp_path: Pa
     (tmp_path / "new").mkdir()
     with pytest.raises(ComparisonError, match=f"No finished evaluation under {tmp_path / 'new'}; run: coref-automl evaluate"):
         compare(root / "run", tmp_path / "new")
+    claim_folder(tmp_path / "study", "experiment")
+    (tmp_path / "study" / "runs").mkdir()
+    with pytest.raises(ComparisonError, match=f"pass {tmp_path / 'study'}"):
+        compare(tmp_path / "study" / "runs")
     for paths in ((tmp_path / "typo",), (root / "run", tmp_path / "typo")):
         with pytest.raises(InputError, match=f"{tmp_path / 'typo'} does not exist"):
             compare(*paths)

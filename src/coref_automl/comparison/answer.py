@@ -188,7 +188,7 @@ class _AnswerBuilder:
         )
         if largest.verdict == "better":
             return power if self.study.replicated else replace(power, needed_seeds=self._seeds_to_show(gain))
-        if not largest.detectable or gain <= 0:
+        if not largest.detectable or gain <= 0 or not self.study.replicated:  # one seed does not show how seeds vary
             return power
         # the detectable difference shrinks with the square root of a study's size: half the gain takes four times as many of both
         times = max(1.0, (largest.detectable / gain) ** 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,18 +89,18 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     8. evaluate base: without it no gain can be judged
     9. add seeds: nothing is decided, and the metric has room for a difference
     """
-    provenance, keep, relation = top.evaluation.provenance, answer.keep, answer.question("relation")
+    provenance, keep = top.evaluation.provenance, answer.keep
     largest = answer.power.largest if answer.power else None
     new_seed = max(study.choice.arm(top).runs) + 1
     if answer.action == "use checkpoint":
-        return _train("add seeds", top, seed=new_seed) if provenance else None
+        return _add_seed(top, new_seed) if provenance else None
     rising = answer.next_time is not None and answer.next_time.how == "longer"
     if rising and provenance and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
         return longer
     if unequal := _trained_unequally(study, answer):
         shortest = min((end for arm in unequal for end in arm.ends), key=lambda end: end.tokens)
         return _train("train equally", shortest, tokens=max(arm.tokens for arm in unequal))
-    if keep is not None and keep.there and not (relation and relation.tested):
+    if keep is not None and keep.there and "relation" in answer.untested:
         return NextStep("carry over", _relation_command(study, keep.path))
     if any((claim := answer.beside(name)) and claim.verdict == "not shown" for name in answer.unbeaten):
         gain = min(study.margin, largest / 2 if largest else study.margin)  # below it two methods are equivalent
@@ -109,14 +110,14 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     if keep is not None:
         return NextStep("make again", keep.again) if keep.again else None
     if answer.action == "keep base":
-        gain = largest if answer.power and answer.power.needed and largest else study.margin  # the margin if nothing gained
+        gain = largest if largest and largest > 0 else study.margin
         return NextStep("plan", f"{_power_command(study, top, gain)} --against-base")
     if provenance and answer.action == "no base" and not top.scratch and (base := _base_now(provenance, top)):
         lacking = [top, *(entry for entry in study.entries if entry.trained and study.own_base(entry) is None)]
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
         return NextStep("evaluate base", " && ".join(commands))
-    return _train("add seeds", top, seed=new_seed) if provenance and has_room(study.group, answer.metric) else None
+    return _add_seed(top, new_seed) if provenance and has_room(study.group, answer.metric) else None
 
 
 def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:
@@ -129,6 +130,16 @@ def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:
     command = train_command(entry, seed=seed, tokens=tokens)
     return NextStep(do, command) if command else None
+
+
+def _add_seed(entry: Entry, seed: int) -> NextStep | None:
+    """Train with another seed, and evaluate that run as this one was, if its set is known and still lies there."""
+    step, of = _train("add seeds", entry, seed=seed), entry.evaluation
+    if step is None or "--only train" in step.command or of.half or not of.evalset_path or not is_folder(Path(of.evalset_path)):
+        return step
+    run = step.command.rpartition(" --out ")[2]
+    how = f"--eval-set {shlex.quote(of.evalset_path)} --seq-len {of.seq_len}"
+    return replace(step, command=f"{step.command} && coref-automl evaluate {run} {how}")
 
 
 def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> str:

@@ -208,14 +208,13 @@ class StudyClaims:
         pairs += [(a, b) for a, b in study.equal_training if a is leading and b.objective == "mlm"]
         of_task = np.asarray(items.facts["task"] == METRICS[study.metric].task)
         used = of_task & (True if study.half is None else items.halves == study.half)
-        sources = np.unique(items.facts["source"][used]).tolist()
-        uncorrected: list[UncorrectedClaim] = []
-        for source in sources if len(sources) > 1 else []:
+        uncorrected: list[list[UncorrectedClaim]] = []
+        for source in np.unique(items.facts["source"][used]).tolist():
             rows = used & (items.facts["source"] == source)
             if int(rows.sum()) >= FEWEST_ITEMS and len(np.unique(items.facts["cluster"][rows])) >= FEWEST_DOCUMENTS:
                 estimand = replace(self._estimand("sources"), part=str(source), mask=np.asarray(rows))
-                uncorrected += judge_pairs(estimand, pairs)
-        return corrected_claims(uncorrected, "bh")
+                uncorrected.append(judge_pairs(estimand, pairs))
+        return corrected_claims([*chain(*uncorrected)] if len(uncorrected) > 1 else [], "bh")
 
 
 class _Rank(NamedTuple):

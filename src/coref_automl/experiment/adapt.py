@@ -20,7 +20,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import InProcessLauncher
 from coref_automl.errors import RecipeError
-from coref_automl.experiment.plan import EVALUATIONS, open_plan
+from coref_automl.experiment.plan import open_plan
 from coref_automl.experiment.preflight import Confirm, before_training, before_tuning, sized_to_texts
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import open_experiment
@@ -124,7 +124,7 @@ def adapt(
     steps = plan.steps_from_recommended(answer.highest_path)
     by_rows = sorted(steps, key=lambda step: getattr(step.recipe, "max_rows", None) or inf)  # the one with most rows is kept
     checks = {step.kind: outcome.facts for step in by_rows if (outcome := step.outcome(out)) and "score" in outcome.facts}
-    compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
+    compare = f"coref-automl compare {quote(str(out))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
         answer=result.sentence, chosen=answer.keep.path if answer.keep else base, best_trained=answer.highest_path, checks=checks,

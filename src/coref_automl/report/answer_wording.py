@@ -181,7 +181,8 @@ def _sources_badge(question: Question, answer: Answer, say: Say) -> str:
     if lead.verdict not in ("better", "no gain", "not shown"):
         return _verdict_badge(question, answer, say)
     better = [claim.verdict == "better" for claim in question.claims if (claim.a, claim.b) == (lead.a, lead.b)]
-    return say(f"{len(better)}개 중 {sum(better)}개에서 확인", f"shown on {sum(better)} of {len(better)}")
+    ko = f"문항이 충분한 {len(better)}개 중 {sum(better)}개에서 확인"
+    return say(ko, f"shown on {sum(better)} of {len(better)} with enough items")
 
 
 def _better_than_base(question: Question, _answer: Answer, say: Say) -> list[str]:
