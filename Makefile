@@ -14,6 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
+	@echo 'Before the commands above: . $(BIN)/activate'
 
 test: .venv/.for-test lint
 	$(BIN)/python -m pytest $(TWO)

@@ -46,6 +46,18 @@ API = """\
 or `en` and defaults to `COREF_AUTOML_LANG` or the locale. Results print in one line, show a table in a notebook, and list
 themselves as dictionaries (`to_rows()`) or, where pandas is installed, as a frame (`to_frame()`). An error is a `ca.CorefError`
 with one sentence. From text to verdict: [tutorial.ipynb](tutorial.ipynb). Written by `make docs`; a test runs the examples.
+
+The examples are for paths and models of yours, under these names; define them first, with your own values:
+
+```python
+model = "bundled:ko-mini"  # a hub id, a folder, or a bundled model
+out = "runs/example"  # folder to write: a new one for each example
+runs = "runs/news"  # folder of evaluated runs, such as ca.adapt's OUT/evaluations
+eval_set = "evalsets/news"  # written by: coref-automl prepare eval
+dataset = "prepared_datasets/news"  # written by: coref-automl prepare combined
+tokenizer = "bundled:ko-mini"  # whose tokenizer prepared the dataset
+rows = "klue-re-v1.1_train.json"  # relation rows in the format of KLUE-RE
+```
 """
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import doctest
 import inspect
+import re
 import sys
 from itertools import islice
 from pathlib import Path
@@ -59,6 +61,19 @@ def test_the_example_of_the_docstring_runs(
     runner = doctest.DocTestRunner()
     runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
+
+
+def test_the_page_defines_the_names_that_its_examples_use() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8")
+    first, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    defined: dict[str, Any] = {}
+    exec(first, defined)
+    parser = doctest.DocTestParser()
+    for function in FUNCTIONS.values():
+        tree = ast.parse("".join(example.source for example in parser.get_examples(inspect.getdoc(function) or "")))
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        bound = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {"ca", "AutoTokenizer", "error"}
+        assert {node.id for node in names} - bound <= {*defined, *vars(builtins)}
 
 
 def test_evaluations_show_themselves(world: dict[str, Any], tmp_path: Path) -> None:
@@ -132,6 +147,7 @@ def test_trained_runs_show_themselves(
         (lambda: ca.evaluate("bundled:ko-mini", devise="cpu"), "unknown key 'devise'. Did you mean 'device'?"),
         (lambda: ca.train(model="m", dataset="d", out="o", epoch=3), "Did you mean 'epochs'"),
         (lambda: ca.relation("m", "t", out="o", seed=1), "Did you mean 'seeds'"),
+        (lambda: ca.adapt("m", "t", out="o", seqlen=3), "unknown key 'seqlen'. Did you mean 'seq_len'"),
         (lambda: ca.fill("no gap here"), "write \\[MASK\\] once"),
     ],
 )

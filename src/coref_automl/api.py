@@ -234,7 +234,9 @@ def adapt(
     from coref_automl.corpus.sources import SOURCES
     from coref_automl.experiment.adapt import adapt as run
     from coref_automl.experiment.adapt import adapt_recipe, recipe_values
+    from coref_automl.experiment.recipe import ExperimentRecipe
 
+    ExperimentRecipe.known_keys(options, "adapt", adapt.__kwdefaults__ or ())
     sources = [name if ":" in name or name in SOURCES else f"local:{name}" for name in as_paths(source, "source")]
     texts = {**options.pop("texts", {}), "sources": sources}
     objectives = as_paths(objective or (), "objective")

@@ -9,6 +9,7 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.models.vocabulary import entry_words
 from tests.evaluation.test_prepare import text_of, write
 from tests.evaluation.tiny import tokenizer_of
@@ -49,6 +50,14 @@ def test_a_wrong_request_ends_with_status_2(
     assert run([*arguments, "--out", str(tmp_path / "set"), *extra]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "set").exists()
+
+
+def test_the_tasks_are_those_that_the_inputs_allow_and_help_names_no_other_default(capsys: pytest.CaptureFixture[str]) -> None:
+    recipes = {name: EvalRecipe(models=("m",), **{name: ("x",)}).tasks for name in ("sources", "lambada")}  # type: ignore[arg-type]
+    assert recipes == {"sources": ("real", "real-far"), "lambada": ("lambada",)}
+    assert run(["prepare", "eval", "--help"]) == 0
+    of_task = capsys.readouterr().out.split("--task ")[1].split(" --")[0]
+    assert of_task.lower().count("default:") == 1
 
 
 def test_noun_tables_alone_need_a_set_that_stands(

@@ -237,6 +237,14 @@ def test_a_file_whose_name_is_not_utf8_is_named(place: Path, said: Callable[...,
     assert "is not UTF-8" in shown
 
 
+def test_an_argument_cut_in_a_character_is_named_as_an_argument_and_shortened(said: Callable[..., str]) -> None:
+    cut = ("서울은 " * 400).encode()[:-2].decode("utf-8", "surrogateescape")
+    shown = said("coref", "predict", cut)
+    assert "argument '서울은 서울은" in shown
+    assert "is not UTF-8" in shown
+    assert len(shown) < 300
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -104,6 +104,21 @@ def test_a_file_that_cannot_be_used_says_why_in_one_sentence(tmp_path: Path, nam
     assert reason in str(raised.value)
 
 
+def test_a_file_without_a_usable_row_is_explored_to_its_problems_and_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong, out = write(tmp_path / "wrong.jsonl", {"text": "글"}), tmp_path / "out.jsonl"
+    assert command(["coref", "explore", str(wrong), "--write", str(out)]) == 2
+    shown = capsys.readouterr()
+    assert "problem: row 1" in shown.out
+    assert "Convention" not in shown.out
+    assert str(wrong) in shown.err
+    assert not out.exists()
+    bare = write(tmp_path / "bare.jsonl", row(clusters=[]))
+    assert command(["coref", "explore", str(bare)]) == 0
+    assert "Convention" not in capsys.readouterr().out
+
+
 def test_a_document_without_mentions_is_kept_beside_others(tmp_path: Path) -> None:
     data = read_coref(write(tmp_path / "a.jsonl", row(), row(doc_id="bare", clusters=[])))
     assert [len(document.mentions) for document in data.documents] == [3, 0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -131,8 +132,18 @@ def test_the_name_of_a_file_is_not_a_text(
     for line, advice in advice_for.items():
         assert command(["coref", "predict", *line]) == 2
         assert f"is a file, not a text; run: coref-automl coref predict {advice}" in capsys.readouterr().err
-    assert command(["coref", "predict", " "]) == 2
-    assert "The text is empty" in capsys.readouterr().err
+
+
+def test_an_empty_text_is_refused_wherever_it_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "zero.txt").write_bytes(b"\xef\xbb\xbf\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    for source in ([""], [" "], ["--file", str(tmp_path / "zero.txt")], []):
+        assert command(["coref", "predict", *source]) == 2
+        shown = capsys.readouterr()
+        assert "The text is empty" in shown.err
+        assert not shown.out
 
 
 def test_a_text_that_is_hardly_korean_says_so_in_python() -> None:
@@ -168,9 +179,10 @@ def test_a_pronoun_takes_the_name_and_its_particle_fits() -> None:
 def test_annotate_writes_data_to_correct_and_never_over_corrections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("b", "a"):
         (tmp_path / f"{name}.txt").write_text(STORY, "utf-8")
+    (tmp_path / "empty.txt").touch()
     out = tmp_path / "c.jsonl"
     assert command(["coref", "annotate", str(tmp_path), "--out", str(out)]) == 0
-    assert [document.id for document in read_coref(out).documents] == ["a", "b"]
+    assert [document.id for document in read_coref(out).documents] == ["a", "b", "empty"]
     assert [len(chain) for chain in read_coref(out).documents[0].chains] == [3, 3]
     assert json.loads(out.read_text("utf-8").split("\n")[0])["clusters"][0][1]["link"] > 0.5
     assert command(["coref", "annotate", str(tmp_path), "--out", str(out)]) == 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.corpus import encode, sources
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
@@ -122,6 +123,17 @@ def test_a_check_shows_the_first_document_or_the_reason(hub: _Hub, write_rows: W
     assert check_source(f"local:{good}")[0].message.startswith(rows(1)[0]["text"][:20])
     assert [c.readable for c in check_source(f"local:{tmp_path}/*.jsonl")] == [True, False]
     assert not check_source("nothing-like-it")[0].readable
+
+
+def test_a_check_fails_on_a_file_without_rows(write_rows: WriteRows, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows("good.jsonl", rows(2))
+    assert command(["sources", "--check", f"local:{tmp_path}"]) == 0
+    (tmp_path / "empty.jsonl").touch()
+    capsys.readouterr()
+    assert command(["sources", "--check", f"local:{tmp_path}"]) == 1
+    states = {line.split("  ")[0] for line in capsys.readouterr().out.splitlines() if "empty.jsonl" in line}
+    assert states == {"EMPTY"}
+    assert [check.readable for check in check_source(f"local:{tmp_path}")] == [True, True]  # --allow-empty goes on without it
 
 
 def test_flaws_are_an_error_for_those_who_do_not_count_them(write_rows: WriteRows) -> None:

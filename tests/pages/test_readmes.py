@@ -19,6 +19,12 @@ def test_the_same_commands_stand_in_both() -> None:
     assert {"make demo", "make test"} <= set(commands(ENGLISH))
 
 
+def test_the_way_from_make_to_the_commands_is_told_where_they_are_printed() -> None:
+    recipe = (ROOT / "Makefile").read_text("utf-8").split("\ndemo:")[1].split("\n\n")[0]
+    assert recipe.splitlines()[-1].endswith(". $(BIN)/activate'")
+    assert all(". .venv/bin/activate" in text for text in (ENGLISH, KOREAN))
+
+
 def test_the_same_figures_stand_in_both() -> None:
     english, korean = (sorted(re.findall(r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]", text)) for text in (ENGLISH, KOREAN))
     assert english == korean

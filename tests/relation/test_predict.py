@@ -14,7 +14,7 @@ from coref_automl.cli.options import recipe_from
 from coref_automl.errors import ModelError, RelationDataError
 from coref_automl.relation import predict as predict_module
 from coref_automl.relation import scoring as scoring_module
-from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
+from coref_automl.relation.predict import TextPrediction, predict_file, predict_texts, render
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS, Entity
@@ -23,6 +23,14 @@ from coref_automl.relation.train import train_relation
 from .conftest import make_raw_rows
 
 BORN = "어느 날 이순신은 서울에서 태어났다. 그때는 1950년이었다."
+
+
+def predict_text(
+    folder: Path, sentence: str, subject: str, object_: str, types: Any = (None, None), starts: Any = (None, None), **options: Any
+) -> TextPrediction:
+    row = {"sentence": sentence, "subject": subject, "subject_type": types[0], "subject_start": starts[0]}
+    row |= {"object": object_, "object_type": types[1], "object_start": starts[1]}
+    return predict_texts(folder, [row], **options)[0]
 
 
 def test_a_submission_has_a_line_a_row_with_probabilities_in_label_order(trained: RelationResult, tmp_path: Path) -> None:

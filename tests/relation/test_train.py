@@ -21,7 +21,7 @@ from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
 from coref_automl.relation.recipe import ModelSettings, RelationRecipe
-from coref_automl.relation.results import RelationResult
+from coref_automl.relation.results import RelationResult, Scores
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.scoring import read_predictions
 from coref_automl.relation.train import train_relation
@@ -289,6 +289,18 @@ def test_the_last_line_of_a_seed_tells_its_best_epoch(
     best = train_relation(recipe, progress=Progress(lang=lang)).seeds[0]
     last = next(line for line in capsys.readouterr().err.splitlines() if line.startswith(("시드 0", "seed 0")))
     assert last.endswith(told.format(best.best_epoch, best.validation.micro_f1))
+
+
+def test_the_line_of_an_epochs_last_step_has_that_epochs_scores(
+    recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("coref_automl.progress._LINE_EVERY", 0)
+    scores: list[Scores] = []
+    train_relation(change(recipe, seeds=1), progress=Progress(), on_epoch=lambda seed, epoch, score: scores.append(score))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("seed 0: ") and " steps, " in line]
+    assert len(lines) == len(scores) == 2
+    for line, score in zip(lines, scores, strict=True):
+        assert f"f1 {score.micro_f1:.4g}, " in line
 
 
 def test_another_recipe_in_the_same_folder_is_refused(recipe: RelationRecipe) -> None:

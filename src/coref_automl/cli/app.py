@@ -20,6 +20,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from coref_automl.cli.options import with_panels
+from coref_automl.decoder import short_repr
 from coref_automl.errors import CorefError, InputError
 from coref_automl.machine import without_panics
 from coref_automl.say import VARIABLE, say
@@ -193,7 +194,8 @@ def _own_language() -> Iterator[None]:
 def _run(parser: Any, arguments: list[str], debug: bool) -> int:
     for argument in arguments:
         if not is_text(argument):
-            return _report(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.", 2, debug)
+            shown = short_repr(argument.encode("utf-8", "replace").decode())
+            return _report(f"The argument {shown} is not UTF-8; pass whole characters, or rename the file it names.", 2, debug)
     try:
         with without_panics():
             result = parser(arguments, standalone_mode=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from coref_automl.corpus.batch import KINDS
 from coref_automl.corpus.formats import kind_of
 from coref_automl.errors import InputError
 from coref_automl.folders import natural_order, refuse_existing
-from coref_automl.guard import LINE, read_whole, refuse_special
+from coref_automl.guard import LINE, read_whole
 from coref_automl.progress import Progress
 from coref_automl.say import say
 from coref_automl.store import write_jsonl, write_text
@@ -53,18 +53,21 @@ def explore(
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     refuse_existing(write)
-    data = [inspect_coref(name) for name in files]
-    edges, losses = parse_edges(convention), list[str]()
-    results = [describe(file, edges) for file in data]
     if to is not None and write is None:
         raise InputError("--to converts what --write writes; give a file with --write.")
-    if write is not None:
+    edges, losses = parse_edges(convention), list[str]()
+    data = [inspect_coref(name) for name in files]
+    results = [describe(file, edges) for file in data]
+    unusable = [name for name, file in zip(files, data, strict=True) if not file.documents]
+    if write is not None and not unusable:
         documents, losses = convert_documents(data[0].documents, edges, parse_edges(to or "auto"))
         write_documents(write, documents)
     if as_json:
         print_json([result.to_json() for result in results])
     else:
         print("\n".join([*(line for result in results for line in result.lines()), *losses]))
+    if unusable:
+        raise InputError(f"No row of {', '.join(unusable)} can be used; correct the problems listed.")
 
 
 @coreference_app.command(
@@ -137,6 +140,8 @@ def predict(
         raise InputError("Pass a text or --file, not both.")
     of_file = answers_file(data, out, {"TEXT": text, "--file": file, "--html": html})
     passage = "" if of_file else _text_of(text, file)
+    if not (of_file or passage.strip()):
+        raise InputError("The text is empty; pass one with some words.")
     refuse_existing(html)
     from coref_automl.coreference.predict import coreference, resolve_file
 
@@ -182,8 +187,6 @@ def annotate(
     if not paths:
         raise InputError(f"{folder} has no .txt files; pass a folder with one document per file.")
     refuse_existing(out)
-    for path in paths:
-        refuse_special(path)
     texts = {path.stem: _text_of(None, path) for path in paths}
     note, rows = annotated_rows(texts, model, base=base, scheme=scheme, device=device, progress=Progress())
     print(note, file=sys.stderr, flush=True)
@@ -194,15 +197,12 @@ def annotate(
 
 def _text_of(text: str | None, file: Path | None) -> str:
     """Read the text, before anything is loaded. The name of a file is refused as a text, and so is a file of rows."""
-    path, exists = file or Path(text or ""), False
-    with suppress(OSError):  # too long for a name
-        exists = path.is_file()
+    path = file or Path(text or "")
+    exists = os.path.isfile(path)  # noqa: PTH113 - False for a name that is too long
     if exists and (text or kind_of(path) in KINDS):
         name = shlex.quote(str(path))
         options = f"--data {name} --out chains" if kind_of(path) in KINDS else f"--file {name}"
         raise InputError(f"{path} is a file, not a text; run: coref-automl coref predict {options}")
-    if text is not None and not text.strip():
-        raise InputError("The text is empty; pass one with some words.")
     if text is not None:
         return text
     if file is None and sys.stdin.isatty():

@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -22,9 +22,6 @@ from typer.core import TyperCommand
 from coref_automl.config import Setting, described, from_mapping, overlaid, read_yaml
 from coref_automl.errors import RecipeError
 from coref_automl.say import LANGUAGE, VARIABLE, language
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from coref_automl.cli.options import AsJson, OptionalOut, Out, options_from, rec
 from coref_automl.corpus.recipe import Mode, PrepareRecipe
 from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
-from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import Progress
 from coref_automl.say import Say, align, language, say
 
@@ -37,13 +36,14 @@ def sources(
         if as_json:
             print_json([file.to_json() for file in files])
         for name, entries in {} if as_json else parts.items():
-            shown = [entry for number, entry in enumerate(entries) if number < _PARTS or not entry.readable]
+            shown = [entry for number, entry in enumerate(entries) if number < _PARTS or not entry.usable]
             for entry in shown:
-                state = say("읽을 수 있음", "readable") if entry.readable else say("읽을 수 없음", "NOT READABLE")
+                fault = say("비어 있음", "EMPTY") if entry.empty else say("읽을 수 없음", "NOT READABLE")
+                state = say("읽을 수 있음", "readable") if entry.usable else fault
                 print(f"{state}  {entry.name} [{entry.field}] {entry.message}")
             if more := len(entries) - len(shown):
                 print(say(f"읽을 수 있음  {name}의 파일 {more:,}개 더", f"readable  {more:,} more files of {name}"))
-        return 1 if names and not all(file.readable for file in files) else 0
+        return 1 if names and not all(file.usable for file in files) else 0
     for name in chosen:
         inputs_of(name)
     rows = [{"name": name, **_described(name, Say("en") if as_json else Say(language()))} for name in chosen]
@@ -137,11 +137,6 @@ def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     from coref_automl.evaluation.readings import marks_of, summarise
     from coref_automl.evaluation.recipe import lines
 
-    if "tasks" not in given:
-        inputs = {*given, *(entry.partition("=")[0] for entry in given.get("files", ()))}
-        by_default = [(name, task) for name, task in TASKS.items() if not task.on_request]
-        if tasks := [name for name, task in by_default if (name if task.rows else "sources") in inputs]:
-            given["tasks"] = tasks
     evalset = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
     if as_json:
         print_json(evalset.manifest)

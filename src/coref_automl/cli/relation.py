@@ -115,7 +115,7 @@ def predict(
 ) -> None:
     """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object, types)."""
     from coref_automl.models.light_imports import light_imports
-    from coref_automl.relation.predict import predict_file, predict_text, render
+    from coref_automl.relation.predict import predict_file, predict_texts, render
 
     words = {"--text": text, "--subject": subject, "--object": object_}
     types = {"--subject-type": subject_type, "--object-type": object_type}
@@ -126,9 +126,10 @@ def predict(
         return
     if text is None or subject is None or object_ is None:
         raise InputError("Say what to label: pass --data FILE --out DIR, or --text with --subject and --object.")
-    entities: dict[str, Any] = {"types": (subject_type, object_type), "starts": (subject_start, object_start)}
+    row = {"sentence": text, "subject": subject, "subject_type": subject_type, "subject_start": subject_start}
+    row |= {"object": object_, "object_type": object_type, "object_start": object_start}
     with light_imports():
-        prediction = predict_text(run, text, subject, object_, **entities, ensemble=ensemble, device=device)
+        (prediction,) = predict_texts(run, [row], ensemble=ensemble, device=device)
     print_result(prediction, as_json, [render(prediction)])
 
 

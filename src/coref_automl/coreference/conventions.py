@@ -211,7 +211,6 @@ class Exploration(Record):
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        behind = f"{100 * self.convention.followed:.1f}%"
         lines = [
             say(
                 f"{self.name}: 문서 {self.documents:,}개, 글자 {self.characters:,}개, 개체 {self.entities:,}개의 언급 "
@@ -223,8 +222,11 @@ class Exploration(Record):
                 f"중첩된 언급 {self.nested:,}쌍, 교차하는 언급 {self.crossing:,}쌍",
                 f"nested mentions {self.nested:,}, crossing {self.crossing:,}",
             ),
-            self.convention.line() + say(f" (언급의 {behind} 뒤에 조사가 옴)", f" (a particle follows {behind} of the mentions)"),
         ]
+        if self.mentions:
+            behind = f"{100 * self.convention.followed:.1f}%"
+            followed = say(f" (언급의 {behind} 뒤에 조사가 옴)", f" (a particle follows {behind} of the mentions)")
+            lines.append(self.convention.line() + followed)
         return [*lines, *self.notes, *(say(f"문제: {problem}", f"problem: {problem}") for problem in self.problems)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +79,7 @@ class _Trainer:
     seed: int
     stage: Stage
     state: CoreferenceFitState
+    loss: float = field(init=False)
 
     def train_epoch(self) -> None:
         state = self.state
@@ -93,19 +94,23 @@ class _Trainer:
             self.updates.step()
             state.step += 1
             state.tokens += sum(map(len, batch))
-            if number % _LOG_EVERY == 0 or number == len(batches):
-                done = (state.epoch + number / len(batches)) * (self.stage.total or 0) / self.recipe.epochs
-                self.stage.advance(done - self.stage.done, loss=checked_loss(loss, state.step))
+            if number % _LOG_EVERY == 0 and number < len(batches):
+                self._advance(state.epoch + number / len(batches), loss=checked_loss(loss, state.step))
+        self.loss = checked_loss(loss, state.step)  # reported with the epoch's scores
+
+    def _advance(self, epochs: float, **facts: float) -> None:
+        self.stage.advance(epochs * (self.stage.total or 0) / self.recipe.epochs - self.stage.done, **facts)
 
     def validate(self) -> float:
         """Score the dev documents by the mean of gold- and found-mention CoNLL. Without dev documents nothing is selected."""
-        score = 0.0
+        score, scores = 0.0, dict[str, float]()
         if self.dev:
             answers = resolve_all(self.model, self.dev, precision=self.recipe.precision)
             gold, found = (mean_conll(self.dev, mode) for mode in zip(*answers, strict=True))
             score = (gold + found) / 2
             self._keep_if_best(score, gold, found)
-            self.stage.advance(0, dev_gold=100 * gold, dev_found=100 * found)
+            scores = {"dev_gold": 100 * gold, "dev_found": 100 * found}
+        self._advance(self.state.epoch, loss=self.loss, **scores)
         self.state.peak = max(self.state.peak, peak_gigabytes())
         return score
 

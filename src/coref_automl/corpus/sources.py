@@ -191,12 +191,17 @@ def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck(Record):
-    """Whether a source can be read now. `message` is the beginning of its first document, or what to do."""
+    """Whether a source can be read now, and has rows. `message` is the beginning of its first document, or what to do."""
 
     name: str
     readable: bool
     field: str
     message: str
+    empty: bool = False
+
+    @property
+    def usable(self) -> bool:
+        return self.readable and not self.empty
 
 
 def check_source(name: str, *, field: str | None = None) -> list[SourceCheck]:
@@ -224,7 +229,7 @@ def _check(part: Input, field: str | None) -> SourceCheck:
                 return SourceCheck(label, True, shown, local.writable(" ".join(entry.text[:1_000].split())[:60]))
     except CorefError as error:
         return SourceCheck(label, False, shown, str(error))
-    return SourceCheck(label, True, shown, "no rows: contributes nothing")
+    return SourceCheck(label, True, shown, "no rows; prepare refuses it without --allow-empty", empty=True)
 
 
 def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | local.Flaw]:

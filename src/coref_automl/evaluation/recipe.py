@@ -45,7 +45,7 @@ class EvalRecipe:
     ]
     tasks: Annotated[
         tuple[Task, ...], Setting(f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.", flags=("--task",))
-    ] = ("real", "real-far")
+    ] = ()
     sources: Annotated[
         tuple[str, ...],
         Setting("Named source (see: coref-automl sources), local:PATH or a quoted glob; repeatable.", flags=("--source",)),
@@ -71,6 +71,9 @@ class EvalRecipe:
             raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
         for entry in self.files:
             choose(entry.partition("=")[0], {name: task for name, task in TASKS.items() if task.rows}, "task with files")
+        if not self.tasks:
+            allowed = tuple(name for name, task in TASKS.items() if self.inputs(name) and not task.on_request)
+            object.__setattr__(self, "tasks", allowed)
         for task in self.tasks:
             choose(task, TASKS, "task")
             if self.has_inputs and not self.inputs(task):

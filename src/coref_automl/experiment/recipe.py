@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -129,12 +129,12 @@ class ExperimentRecipe:
         return {name: check.stage | None for name, check in CHECKS.items()}
 
     @classmethod
-    def known_keys(cls, data: Mapping[str, Any], where: str) -> list[str]:
-        """Return the fields that a recipe may name at its top level; a key that is neither a field nor a section is refused."""
+    def known_keys(cls, data: Mapping[str, Any], where: str, also: Iterable[str] = ()) -> list[str]:
+        """Return the fields that a recipe may name at its top level; other keys but sections are refused (`also`: to suggest)."""
         fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
         for key in data:
             if key not in fields and key not in CHECKS:
-                raise RecipeError(f"{where}: unknown key {short_repr(key)}. {nearest(key, (*fields, *CHECKS))}")
+                raise RecipeError(f"{where}: unknown key {short_repr(key)}. {nearest(key, {*fields, *CHECKS, *also})}")
         return fields
 
     @classmethod

@@ -83,6 +83,7 @@ class _Trainer:
     gold: Any = field(init=False)
     settings: techniques.LossSettings = field(init=False)
     backward_pass: techniques.Step = field(init=False)
+    loss: float = field(init=False)
 
     def __post_init__(self) -> None:
         device = self.train.tensors.device
@@ -112,8 +113,9 @@ class _Trainer:
                 margins[batch.rows] = techniques.margins(logits)
             self.updates.step(keep_gradients=True)
             state.rows_seen += len(batch.rows)
-            if number % _LOG_EVERY == 0 or number == len(order):
+            if number % _LOG_EVERY == 0 and number < len(order):
                 self.stage.advance(state.step - self.stage.done, loss=checked_loss(loss, state.step))
+        self.loss = checked_loss(loss, state.step)  # reported with the epoch's scores
         state.margins = margins.cpu() if recipe.hard_negatives else None
 
     def forward_backward(self, batch: BatchRows) -> tuple[Any, Any]:
@@ -151,7 +153,7 @@ class _Trainer:
             state.best_epoch = state.epoch
             state.best_step = state.step
             state.best_weights = weights_on_cpu(self.model)
-        self.stage.advance(0, f1=scores.micro_f1, validation_loss=loss)
+        self.stage.advance(state.step - self.stage.done, loss=self.loss, f1=scores.micro_f1, validation_loss=loss)
         return scores
 
     def _gain(self, scores: Scores, loss: float) -> float:

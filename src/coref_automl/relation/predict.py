@@ -80,23 +80,6 @@ def predict_file(
     return answer_rows(rows, task, out, SUBMISSION, {"weights": weights}, skip_bad=skip_bad, progress=progress)
 
 
-def predict_text(
-    run: Path,
-    sentence: str,
-    subject: str,
-    object_: str,
-    *,
-    types: tuple[str | None, str | None] = (None, None),
-    starts: tuple[int | None, int | None] = (None, None),
-    ensemble: bool = False,
-    device: str = "auto",
-) -> TextPrediction:
-    """Predict the relation between two words of a sentence. A word that occurs more than once needs its offset."""
-    text: dict[str, Any] = {"sentence": sentence, "subject": subject, "object": object_}
-    text |= {"subject_type": types[0], "object_type": types[1], "subject_start": starts[0], "object_start": starts[1]}
-    return predict_texts(run, [text], ensemble=ensemble, device=device)[0]
-
-
 def predict_texts(
     run: Path, texts: Sequence[Mapping[str, Any]], *, ensemble: bool = False, device: str = "auto"
 ) -> list[TextPrediction]:

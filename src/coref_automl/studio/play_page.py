@@ -190,11 +190,9 @@ def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _relation(models: Models, values: dict[str, Any]) -> dict[str, Any]:
-    from coref_automl.relation.predict import predict_text
+    from coref_automl.relation.predict import predict_texts
 
-    types = values["subject_type"] or None, values["object_type"] or None
-    entities, starts = (values["subject"], values["object"]), (values["subject_start"], values["object_start"])
-    return predict_text(Path(models[0][1]), values["text"], *entities, types=types, starts=starts, device="cpu").to_json()
+    return predict_texts(Path(models[0][1]), [{**values, "sentence": values["text"]}], device="cpu")[0].to_json()
 
 
 _KINDS: dict[str, Callable[[Models, dict[str, Any]], Any]] = {"fill": _fill, "chains": _chains, "relation": _relation}
