@@ -22,7 +22,7 @@ from coref_automl.comparison.scores import Group
 from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
-from coref_automl.folders import short_names
+from coref_automl.folders import is_folder, is_there, short_names
 from coref_automl.models.model_files import full_name, is_local
 from coref_automl.say import say
 
@@ -178,4 +178,6 @@ def open_results(paths: Sequence[str]) -> Results:
 
 
 def nothing_under(paths: Sequence[str]) -> str:
+    if files := [path for path in paths if is_there(path) and not is_folder(path)]:
+        return f"{files[0]} is a file, not results; pass an evaluated checkpoint, a run or a folder of runs."
     return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {shlex.join(paths)}"
