@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert "1점 차이를 검정력 80%로 검출하려면" in printed
     assert len(printed.splitlines()) < 24
+
+
+def test_seeds_with_which_no_items_show_the_difference_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for lang, words in (("en", r"No number of items.* 1-point .*: 2, 3\."), ("ko", "시드 2, 3개로는 .*1점 차이를 검출할 수 없")):
+        assert run(["power", "--difference", "1", "--seeds", "3", "--seeds", "2", "--lang", lang]) == 0
+        assert re.search(words, capsys.readouterr().out)
+    result = answered(["--difference", "0.3", "--against-base"], capsys)
+    assert [plan["seeds"] for plan in result["plans"]] == [12]
+    assert (result["difference"], result["unreachable"]) == (0.003, [2, 3, 5, 8])
 
 
 def test_comparisons_and_a_base_change_what_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,12 @@ def test_noun_tables_alone_need_a_set_that_stands(
 ) -> None:
     model = arguments[arguments.index("--model") + 1]
     assert run(["prepare", "eval", "--model", model, "--out", str(tmp_path / "none")]) == 2
-    assert "holds no finished evaluation set" in capsys.readouterr().err
+    assert f"{tmp_path / 'none'} does not exist; check the path" in capsys.readouterr().err
+    (tmp_path / "none").mkdir()
+    assert run(["prepare", "eval", "--model", model, "--out", str(tmp_path / "none")]) == 2
+    advice = capsys.readouterr().err.strip().partition("build one with: coref-automl ")[2]
+    named = {"SOURCE": arguments[arguments.index("--source") + 1], "MODEL": model}
+    assert run([*(named.get(word, word) for word in advice.split()), "--all-documents"]) == 0
 
 
 def test_answers_of_one_vocabulary_entry_and_more_nouns_a_document_can_be_asked_for(arguments: list[str], tmp_path: Path) -> None:

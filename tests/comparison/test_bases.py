@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.power import verdicts_of
+from coref_automl.comparison.power import power, verdicts_of
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import Side, claim_of
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
@@ -291,6 +292,16 @@ def test_power_takes_the_spread_of_runs_from_their_own_base(tmp_path: Path) -> N
     value = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in group.entries}
     mean = sum(gain for name, gain in value.items() if name.startswith("entity")) / 2
     assert verdict.difference == pytest.approx(mean - value["weak"])
+
+
+def test_power_lists_the_set_of_the_runs_once(tmp_path: Path) -> None:
+    runs = [Model(f"entity-128-s{seed}", 200, 2.4, seed=seed) for seed in (0, 1)]
+    root, bundled = write(tmp_path, [replace(WEAK, seq_len=128), *runs], {run.run: "weak" for run in runs}), bundled_eval_set()
+    for items, sets in ("items-a", 2), (EvalSet.open(bundled).fingerprint, 1):
+        for path in root.rglob("result.json"):
+            record = read_json(path)
+            write_json(path, record | {"fingerprints": record["fingerprints"] | {"items": items}})
+        assert len(power([str(root)], eval_set=bundled, seeds=[3], against_base=True).able) == sets
 
 
 def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) -> None:

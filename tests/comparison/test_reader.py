@@ -111,6 +111,14 @@ def test_a_path_with_a_damaged_run_alone_is_told_by_its_damage(
     assert f"evaluate {tmp_path / 're'}" not in text
 
 
+def test_a_file_is_not_sent_to_evaluate_which_takes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    assert command(["compare", str(tmp_path / "empty.jsonl")]) == 2
+    told = capsys.readouterr().err
+    assert "empty.jsonl is a file" in told
+    assert "coref-automl evaluate" not in told
+
+
 def test_paths_that_this_user_may_not_look_at_are_paths_that_are_gone(tmp_path: Path) -> None:
     """Evaluations that came from another home: a name that is too long raises where a closed folder does."""
     closed, runs = "/home/" + 300 * "a", write(small(gone=True, relation=False), tmp_path / "runs")

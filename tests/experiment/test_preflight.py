@@ -17,6 +17,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.engine.job import Job
 from coref_automl.engine.launch import FinishedJob
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment import estimate
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.estimate import Preflight, plan_preflight, tokens_of
@@ -148,6 +149,23 @@ def test_every_method_is_counted_with_its_own_checkpoints(bench: Bench, tmp_path
     costs = {step.name: tokens_of(plan, step) for step in plan.steps if step.kind == "evaluate"}
     assert costs["entity-64-s1"] == len(of_other.saves()) * costs["base-64"]
     assert costs["mlm-64-s1"] == len(of_one.saves()) * costs["base-64"] < costs["entity-64-s1"]
+
+
+def test_scoring_counts_what_its_windows_hold_and_is_not_told_as_measured(bench: Bench, tmp_path: Path) -> None:
+    plan = open_plan(bench.recipe(tmp_path / "study", **ONE), tmp_path / "study", quiet())
+    base = next(step for step in plan.steps if step.name == "base-64")
+
+    def cost(words: str, length: int) -> float:
+        return tokens_of(plan, replace(base, recipe=replace(base.recipe, words=words, seq_len=length)))
+
+    evalset = EvalSet.open(bench.home / "evalset")
+    longest = max(map(len, evalset.documents.values()))
+    assert cost("none", 16) == pytest.approx(16 * len(evalset.select()) / 3)
+    assert cost("none", 16) < cost("none", longest) == cost("none", 10 * longest)
+    assert cost("sample", 16) == cost("all", 16) == pytest.approx(3 * cost("none", 16))  # the sample of a small set is all of it
+    shares = {share.kind: share.source for share in study_preflight(bench.recipe(tmp_path / "new", **ONE)).shares}
+    assert "tokens/s" in shares["train"]
+    assert "tokens/s" not in shares["evaluate"]
 
 
 def test_a_dry_run_trains_nothing_and_keeps_what_it_prepared_for_the_study(bench: Bench, tmp_path: Path) -> None:

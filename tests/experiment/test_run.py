@@ -270,6 +270,14 @@ def test_what_is_left_is_estimated_by_the_speed_of_finished_steps_of_its_kind(be
     assert told["relation"] == (4, pytest.approx(2 * (50 + 100) / median(speeds), rel=0.1))  # half of few rows is rounded
 
 
+def test_every_pass_tells_the_steps_that_it_ran(recipe: Make) -> None:
+    wanted = recipe(**ONE)
+    for only in ("train", "evaluate"):
+        run_experiment(wanted, only=[only], launcher=InlineLauncher())
+    rows = [row for row in read_events(Path(wanted.out) / EVENTS) if row.get("stage") == "study" and row["event"] == "end"]
+    assert [row["done"] for row in rows] == [1, 2]  # of two evaluations, one is the base's
+
+
 @pytest.mark.usefixtures("moved")
 def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
     """Killed when more seeds had been written down and the outcome of the fewer still lay there."""

@@ -23,6 +23,7 @@ from coref_automl.progress import Progress
 from coref_automl.records import Estimate
 
 CHOSEN = "chosen"
+CHARACTERS_PER_TOKEN = 2  # of Korean text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,8 @@ from coref_automl.folders import is_there
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import align, language, say
+from coref_automl.statistics import planning
 from coref_automl.statistics.crossed import CrossedVerdict
-from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, components_of, detectable_difference, plans_for
 from coref_automl.store import read_json
 
 COSTS = "costs.json"
@@ -104,16 +104,19 @@ class Evidence(Record):
 
 @dataclass(frozen=True, slots=True)
 class PowerTable(Record):
-    """`measured` counts the verdicts from which the spreads come; 0 says that they are those of the archived studies."""
+    """`measured` counts the verdicts from which the spreads come; 0 says that they are those of the archived studies. With
+    `unreachable` numbers of seeds, no number of items detects the `difference`."""
 
     metric: str
-    components: Components
+    components: planning.Components
     measured: int
     comparisons: int
     against_base: bool
     able: tuple[Ability, ...]
-    plans: tuple[SamplePlan, ...]
+    plans: tuple[planning.SamplePlan, ...]
     cost: Cost | None = None
+    difference: float | None = None
+    unreachable: tuple[int, ...] = ()
 
     def lines(self) -> list[str]:
         """The table as printed."""
@@ -132,22 +135,25 @@ class PowerTable(Record):
                 detectable = f"{100 * able.difference:.1f}" if able.difference is not None else say("없음", "none")
                 rows.append((able.name, f"{able.items:,}", f"{able.documents:,}", str(able.seeds), detectable))
             lines += ["", *align(rows, right=True)]
+        points = f"{100 * (self.difference or 0.0):g}"
         if self.plans:
-            points = f"{100 * self.plans[0].difference:g}"
             goal = say(f"{points}점 차이를 검정력 80%로 검출하려면:", f"To detect a {points}-point difference with 80% power:")
-            lines += ["", goal, *align([self._head(), *map(self._row, self.plans)], right=True)]
+            columns = (say("방법당 시드", "seeds per method"), say("문항", "items"), say("문서", "documents"))
+            costs = (say("토큰", "tokens"), say("시간", "time")) if self.cost else ()
+            lines += ["", goal, *align([(*columns, *costs), *map(self._row, self.plans)], right=True)]
+        if self.unreachable:
+            seeds, most = ", ".join(map(str, self.unreachable)), f"{planning.MOST_ITEMS:,}"
+            none = say(
+                f"방법당 시드 {seeds}개로는 문항을 아무리 늘려도({most}개까지 계산) {points}점 차이를 검출할 수 없습니다.",
+                f"No number of items (up to {most}) detects a {points}-point difference with so many seeds per method: {seeds}.",
+            )
+            lines += ["", none]
         return lines
 
-    def _head(self) -> tuple[str, ...]:
-        head = (say("방법당 시드", "seeds per method"), say("문항", "items"), say("문서", "documents"))
-        return (*head, say("토큰", "tokens"), say("시간", "time")) if self.cost else head
-
-    def _row(self, plan: SamplePlan) -> tuple[str, ...]:
-        cells = (str(plan.seeds), f"{plan.items:,}", f"{plan.documents:,}")
-        if self.cost is None:
-            return cells
-        runs = plan.seeds * (1 if self.against_base else 2)
-        return (*cells, f"{runs * self.cost.tokens:,}", duration(runs * self.cost.seconds(plan.items), language()))
+    def _row(self, plan: planning.SamplePlan) -> tuple[str, ...]:
+        cost, runs = self.cost, plan.seeds * (1 if self.against_base else 2)
+        spent = (f"{runs * cost.tokens:,}", duration(runs * cost.seconds(plan.items), language())) if cost else ()
+        return (str(plan.seeds), f"{plan.items:,}", f"{plan.documents:,}", *spent)
 
 
 def power(
@@ -169,24 +175,28 @@ def power(
         metric, _ = choose_metric(group, metric)
     metric = choose(metric or PRIMARY, METRICS, "metric").name
     verdicts = verdicts_of(group, metric, against_base=against_base) if group else []
-    measured = components_of(verdicts, against_model=against_base)
+    measured = planning.components_of(verdicts, against_model=against_base)
     if group is not None and measured is None:
         raise ComparisonError("These runs say nothing about seeds: two runs of two methods are needed (or of one and its base).")
-    components = measured or USUAL
+    components = measured or planning.USUAL
     sets = [(group.evalset, group.columns(metric).sizes)] if group else []
-    if eval_set is not None:
-        evalset = EvalSet.open(eval_set)
+    evalset = EvalSet.open(eval_set) if eval_set is not None else None
+    if evalset and not (group and group.fingerprint == evalset.fingerprint):
         sets.append((evalset.name, sizes_of(evalset, metric)))
     test: dict[str, Any] = {"components": components, "comparisons": comparisons, "against_model": against_base}
     able = tuple(
-        Ability(name, int(sizes.sum()), len(sizes), count, detectable_difference(sizes, count, **test))
+        Ability(name, int(sizes.sum()), len(sizes), count, planning.detectable_difference(sizes, count, **test))
         for name, sizes in sets
-        for count in seeds or SEEDS
+        for count in seeds or planning.SEEDS
     )
     mean = float(sets[-1][1].mean()) if sets else 2.0
-    plans = plans_for(difference, items_a_document=mean, offered=seeds or SEEDS, **test) if difference is not None else []
-    cost = cost_of(group, paths) if group else None
-    return PowerTable(metric, components, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
+    wanted = seeds or planning.SEEDS if difference is not None else ()
+    plans = planning.plans_for(difference or 0.0, items_a_document=mean, offered=wanted, **test) if wanted else []
+    return PowerTable(
+        metric, components, len(verdicts), comparisons, against_base, able, tuple(plans),
+        cost_of(group, paths) if group else None, difference,
+        tuple(sorted({*wanted} - {plan.seeds for plan in plans})),
+    )  # fmt: skip
 
 
 def sizes_of(evalset: EvalSet, metric: str) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from coref_automl.comparison.scores import Group
 from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
-from coref_automl.folders import EXPERIMENT, kind_of_folder, short_names
+from coref_automl.folders import EXPERIMENT, is_folder, is_there, kind_of_folder, short_names
 from coref_automl.models.model_files import full_name, is_local
 from coref_automl.say import say
 
@@ -178,7 +178,9 @@ def open_results(paths: Sequence[str]) -> Results:
 
 
 def nothing_under(paths: Sequence[str]) -> str:
-    """That paths hold no evaluation, and what to do: pass the study that they are in, or evaluate them."""
-    for study in (folder for path in paths for folder in Path(path).parents if kind_of_folder(folder) == EXPERIMENT):
-        return f"No finished evaluation under {', '.join(paths)}; this study keeps them beside its runs, pass {study}."
-    return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {shlex.join(paths)}"
+    """Why paths hold nothing to compare, and what to do: pass the study that they are in, or evaluate them."""
+    if files := [path for path in paths if is_there(path) and not is_folder(path)]:
+        return f"{files[0]} is a file, not results; pass an evaluated checkpoint, a run or a folder of runs."
+    studies = [folder for path in paths for folder in Path(path).parents if kind_of_folder(folder) == EXPERIMENT]
+    do = f"pass {studies[0]}, where this study keeps them" if studies else f"run: coref-automl evaluate {shlex.join(paths)}"
+    return f"No finished evaluation under {', '.join(paths)}; {do}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.judging import UncorrectedClaim, few_documents, why_unjudged
-from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
+from coref_automl.comparison.outside_checks import CHARACTERS_PER_TOKEN, CHOSEN, CheckStage, OutsideCheck, TaskData
 from coref_automl.comparison.runs import RunOf, Starts
 from coref_automl.config import Setting
 from coref_automl.coreference.recipe import CoreferenceRecipe
@@ -29,8 +29,6 @@ from coref_automl.store import write_json
 
 Run = RunOf[CoreferenceResult, DocumentSums]
 _Starts = Starts[CoreferenceResult, DocumentSums]
-_CHARACTERS = 2
-"""Characters per Korean token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
 
     def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
         passes = recipe.epochs * max(1, recipe.folds - 1) + forward
-        return float(recipe.seeds * passes * sizes["characters"] / _CHARACTERS)
+        return float(recipe.seeds * passes * sizes["characters"] / CHARACTERS_PER_TOKEN)
 
 
 def _by_document(starts: _Starts) -> list[Floats]:

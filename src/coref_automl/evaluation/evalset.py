@@ -20,7 +20,7 @@ from coref_automl.errors import EvalSetError, RecipeError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import MANIFEST, claim_folder, is_done, kind_of_folder, mark_done, with_article
+from coref_automl.folders import MANIFEST, claim_folder, is_done, is_there, kind_of_folder, mark_done, with_article
 from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
 from coref_automl.store import atomic_write, read_jsonl, write_json, write_jsonl
@@ -230,9 +230,12 @@ def _manifest(folder: Path) -> SetManifest:
             f"{folder} is a file, not an evaluation set; run: coref-automl prepare eval --source local:{folder} --model MODEL "
             "--out evalset, and pass that folder."
         )
+    build = "coref-automl prepare eval --source SOURCE --model MODEL --out"
+    if not is_there(folder):
+        raise EvalSetError(f"{folder} does not exist; check the path, or build a set with {build} DIR.")
     if not (folder / MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
-        raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
-    remedy = f"build it again with coref-automl prepare eval --out {folder}"
+        raise EvalSetError(f"{folder} holds no finished evaluation set; build one with: {build} {folder}")
+    remedy = f"build it again with {build} {folder}"
     manifest = read_stored(folder / MANIFEST, SetManifest, error=EvalSetError, remedy=remedy)
     if manifest["schema"] != SCHEMA:
         raise EvalSetError(f"{folder} was made by another version; {remedy}.")

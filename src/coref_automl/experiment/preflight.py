@@ -149,7 +149,7 @@ def _shortage(ahead: Preflight) -> str:
 
 
 def _cost_lines(ahead: Preflight) -> list[str]:
-    rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
+    rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "basis"))]
     for share in ahead.shares:
         left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
         rows.append((kind_name(share.kind), left, duration(share.seconds, language()), share.source))

@@ -99,13 +99,12 @@ class Experiment:
 
     def _run_steps(self, kinds: Collection[str]) -> bool:
         """Run the unfinished steps of these kinds; False if there were none."""
-        steps, total = self.state.unfinished(kinds), len(self.state.steps)
+        steps = self.state.unfinished(kinds)
         if not steps:
             return False
         recipe = self.plan.recipe
         self.launcher = self.launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
-        with self.progress.stage("study", total, "steps") as stage:
-            stage.skip(total - len(steps))
+        with self.progress.stage("study", len(steps), "steps") as stage:
             left = run_steps(
                 steps, self.launcher, lambda step: step.job(self.plan.out, recipe.model),
                 lambda end: self._record_end(end, stage), schedule=Schedule(self.state.is_ready, self.state.is_unreachable),

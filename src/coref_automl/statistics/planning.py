@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,8 +25,8 @@ from coref_automl.statistics.intervals import concentration, standard_error
 from coref_automl.statistics.resampling import Floats, Part
 
 _DRAWS = 2_000
-_MOST_ITEMS = 1 << 20
-_LARGEST = 1.0
+MOST_ITEMS = 1 << 19
+"""No plan has more."""
 SEEDS = (2, 3, 5, 8, 12)
 """Numbers of seeds for which plans are computed."""
 Decision = Literal["better", "worse", "futile", "open", "not shown"]
@@ -86,7 +86,20 @@ def detectable_difference(
     sizes: ArrayLike, seeds: int, *, components: Components = USUAL, comparisons: int = 1, against_model: bool = False
 ) -> float | None:
     """The true difference that is shown with 80% power; None for a single seed, and if the set cannot show any."""
-    return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model)
+    counts: Floats = np.asarray(sizes, np.float64)
+    if counts.ndim != 1 or not len(counts) or counts.min() < 1:
+        raise ValueError("A set needs documents, each with the number of its items.")
+    if seeds < 2 or len(counts) < 2:
+        return None
+    halves, error = _simulated(counts, seeds, components, comparisons, against_model)
+    halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
+    low, high = 0.0, 1.0
+    if _power(high, halves, error) < POWER:
+        return None
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _power(middle, halves, error) >= POWER else (middle, high)
+    return high
 
 
 def plans_for(
@@ -101,17 +114,19 @@ def plans_for(
     """For each number of seeds, the fewest items that show the difference; numbers for which none do are left out."""
     if not 0 < difference < 1:
         raise ValueError(f"A difference lies between 0 and 1 (a share of the items), not at {difference}.")
+    test: dict[str, Any] = {"components": components, "comparisons": comparisons, "against_model": against_model}
     plans = []
     for seeds in offered:
 
         def enough(items: int, seeds: int = seeds) -> bool:
-            smallest = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model)
+            documents = math.ceil(items / items_a_document)
+            smallest = detectable_difference(np.full(documents, items / documents), seeds, **test)
             return smallest is not None and smallest <= difference
 
         low, high = 1, 64
-        while high < _MOST_ITEMS and not enough(high):
+        while high <= MOST_ITEMS and not enough(high):
             low, high = high, 2 * high
-        if high >= _MOST_ITEMS:
+        if high > MOST_ITEMS:
             continue
         while high - low > max(1, high // 100):
             middle = (low + high) // 2
@@ -140,66 +155,32 @@ def items_needed(effect: float, differing: float, *, design: float = 1.0, family
     return math.ceil(design * root**2)
 
 
-@dataclass(frozen=True, slots=True)
-class _Set:
-    """The size of a set: its items, its documents, and its effective number of documents."""
-
-    items: float
-    documents: int
-    effective_documents: float
-
-    @classmethod
-    def of(cls, sizes: ArrayLike) -> _Set:
-        counts = np.asarray(sizes, np.float64)
-        if counts.ndim != 1 or not len(counts) or counts.min() < 1:
-            raise ValueError("A set needs documents, each with the number of its items.")
-        return cls(float(counts.sum()), len(counts), float(counts.sum() ** 2 / (counts**2).sum()))
-
-    @classmethod
-    def evenly(cls, items: int, a_document: float) -> _Set:
-        documents = max(1, math.ceil(items / a_document))
-        return cls(items, documents, documents)
-
-
 def _per_run(a: int, b: int | None) -> float:
     """The variance of the difference of two means over runs, in units of that of one run; None runs are a fixed model."""
     return 1 / a + (1 / b if b else 0.0)
 
 
-def _simulated(size: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
-    """The half widths of simulated intervals, and the true standard error of the difference."""
+def _simulated(counts: Floats, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
+    """The half widths of simulated intervals, and the true standard error of the difference, on documents of so many items."""
     runs, level = _per_run(seeds, None if against_model else seeds), 1 - (1 - LEVEL) / comparisons
-    flips = components.flips**2 * runs / size.items
-    documents = components.items**2 / size.items + flips
+    items = float(counts.sum())
+    flips = components.flips**2 * runs / items
+    documents = components.items**2 / items + flips
     whole = components.seeds**2 * runs
     rng, sides = np.random.default_rng(0), 1 if against_model else 2
     shares = rng.chisquare(seeds - 1, (sides, _DRAWS)) / (seeds - 1) / sides
     total = shares.sum(axis=0)
     seed_degrees = np.maximum(seeds - 1, (seeds - 1) * total**2 / (shares**2).sum(axis=0))
-    degrees = max(1.0, size.effective_documents - 1)
+    degrees = max(1.0, items**2 / float((counts**2).sum()) - 1)
     over_documents, over_seeds = documents * rng.chisquare(degrees, _DRAWS) / degrees, (whole + flips) * total
     spread = Crossed(
-        np.zeros(_DRAWS), over_documents, over_seeds, np.full(_DRAWS, flips), seed_degrees, degrees, seeds, seeds, size.documents
+        np.zeros(_DRAWS), over_documents, over_seeds, np.full(_DRAWS, flips), seed_degrees, degrees, seeds, seeds, len(counts)
     )
     return spread.half_width(level), math.sqrt(documents + whole)
 
 
 def _power(difference: float, halves: Floats, error: float) -> float:
     return float(np.mean([NORMAL.cdf((abs(difference) - half) / error) for half in halves]))
-
-
-def _detectable(size: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> float | None:
-    if seeds < 2 or size.documents < 2:
-        return None
-    halves, error = _simulated(size, seeds, components, comparisons, against_model)
-    halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
-    if _power(_LARGEST, halves, error) < POWER:
-        return None
-    low, high = 0.0, _LARGEST
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _power(middle, halves, error) >= POWER else (middle, high)
-    return high
 
 
 @dataclass(frozen=True, slots=True)
