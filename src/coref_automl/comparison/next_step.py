@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     largest = answer.power.largest if answer.power else None
     new_seed = max(study.choice.arm(top).runs) + 1
     if answer.action == "use checkpoint":
-        return _add_seed(top, new_seed) if provenance else None
+        return _train("add seeds", top, seed=new_seed) if provenance else None
     rising = answer.next_time is not None and answer.next_time.how == "longer"
     if rising and provenance and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
         return longer
@@ -117,7 +116,7 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
         return NextStep("evaluate base", " && ".join(commands))
-    return _add_seed(top, new_seed) if provenance and has_room(study.group, answer.metric) else None
+    return _train("add seeds", top, seed=new_seed) if provenance and has_room(study.group, answer.metric) else None
 
 
 def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:
@@ -128,18 +127,12 @@ def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:
 
 
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:
-    command = train_command(entry, seed=seed, tokens=tokens)
+    """Train like this, and evaluate that run as the checkpoint was, if its set is known and still lies there."""
+    command, of = train_command(entry, seed=seed, tokens=tokens), entry.evaluation
+    if command and "--only train" not in command and not of.half and of.evalset_path and is_folder(Path(of.evalset_path)):
+        run = command.rpartition(" --out ")[2]
+        command += f" && coref-automl evaluate {run} --eval-set {shlex.quote(of.evalset_path)} --seq-len {of.seq_len}"
     return NextStep(do, command) if command else None
-
-
-def _add_seed(entry: Entry, seed: int) -> NextStep | None:
-    """Train with another seed, and evaluate that run as this one was, if its set is known and still lies there."""
-    step, of = _train("add seeds", entry, seed=seed), entry.evaluation
-    if step is None or "--only train" in step.command or of.half or not of.evalset_path or not is_folder(Path(of.evalset_path)):
-        return step
-    run = step.command.rpartition(" --out ")[2]
-    how = f"--eval-set {shlex.quote(of.evalset_path)} --seq-len {of.seq_len}"
-    return replace(step, command=f"{step.command} && coref-automl evaluate {run} {how}")
 
 
 def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> str:
