@@ -89,8 +89,9 @@ def test_a_task_whose_items_were_removed_is_refused(folder: Path) -> None:
 
 
 def test_a_folder_without_a_set_gives_the_command_that_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(EvalSetError, match="coref-automl prepare eval --out"):
-        EvalSet.open(tmp_path / "nothing")
+    for folder, said in ((tmp_path, "build one"), (tmp_path / "nothing", "does not exist")):
+        with pytest.raises(EvalSetError, match=f"{said}.*coref-automl prepare eval --source SOURCE --model MODEL --out"):
+            EvalSet.open(folder)
 
 
 @pytest.mark.parametrize("manifest", [{"kind": "dataset"}, [], {"kind": "evalset", "schema": 0}, "not json"])

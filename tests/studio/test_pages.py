@@ -30,7 +30,7 @@ from coref_automl.store import read_json, write_json
 from coref_automl.studio import workspace
 from coref_automl.studio.items_page import _cropped
 from tests.agreement.studies import small, write
-from tests.printed import printed_in, wrong_with
+from tests.printed import made_by, printed_in, wrong_with
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
 
 
@@ -72,7 +72,7 @@ def test_every_command_on_a_page_runs_as_printed(visit: Visitor, made: Path, tmp
     lines = {html.unescape(line) for page in pages for line in printed_in(re.sub(r"<[^>]+>", "\n", page))}
     printed = {command for line in lines for command in line.split(" && ")}
     assert {line.split()[1] for line in printed} >= {"evaluate", "compare", "report", "re", "coref", "demo"}
-    assert {line: wrong for line in printed if (wrong := wrong_with(line))} == {}
+    assert {line: wrong for line in printed if (wrong := wrong_with(line, made_by(printed)))} == {}
 
 
 def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: pytest.CaptureFixture[str]) -> None:

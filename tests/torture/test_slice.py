@@ -149,7 +149,11 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda at: (at / "coreference/seed-0/model/learned_from.json").write_text("[[]]"),
         "learned_from.json: [0] should be text, not []; the file was edited: train it again.",
     ),
-    "chains that are nested too deeply": ("coref explore", lambda at: (at / "chains.jsonl").write_text("[" * 20_000), ""),
+    "chains that are nested too deeply": (
+        "coref explore",
+        lambda at: (at / "chains.jsonl").write_text("[" * 20_000),
+        "No row of chains.jsonl can be used",
+    ),
     "an event without its text": ("watch", lambda at: _event(at, event="note", time=1.0), ""),
     "an event of a step that is no number": ("watch", lambda at: _event(at, event="step", time=2.0, loss=1.0, step="a"), ""),
     "a mark that is no text": ("compare", lambda at: (at / "runs/a/.coref-automl").write_bytes(b"run\xea\n"), ""),
