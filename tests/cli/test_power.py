@@ -46,7 +46,10 @@ def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[
 
 
 def test_seeds_with_which_no_items_show_the_difference_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for lang, words in (("en", r"No number of items.* 1-point .*: 2, 3\."), ("ko", "시드 2, 3개로는 .*1점 차이를 검출할 수 없")):
+    for lang, words in (
+        ("en", r"With 2, 3 seeds .*no number of items.* 1-point"),
+        ("ko", "시드 2, 3개로는 .*1점 차이를 검출할 수 없"),
+    ):
         assert run(["power", "--difference", "1", "--seeds", "3", "--seeds", "2", "--lang", lang]) == 0
         assert re.search(words, capsys.readouterr().out)
     result = answered(["--difference", "0.3", "--against-base"], capsys)

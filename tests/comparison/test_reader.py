@@ -121,7 +121,7 @@ def test_a_file_is_not_sent_to_evaluate_which_takes_none(tmp_path: Path, capsys:
 
 def test_paths_that_this_user_may_not_look_at_are_paths_that_are_gone(tmp_path: Path) -> None:
     """Evaluations that came from another home: a name that is too long raises where a closed folder does."""
-    closed, runs = "/home/" + 300 * "a", write(small(gone=True, relation=False), tmp_path / "runs")
+    closed, runs = "/closed/" + 300 * "a", write(small(gone=True, relation=False), tmp_path / "runs")
     for file in runs.rglob("result.json"):
         result = read_json(file)
         if provenance := result.get("provenance"):

@@ -129,7 +129,7 @@ def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:
     """Train like this, and evaluate that run as the checkpoint was, if its set is known and still lies there."""
     command, of = train_command(entry, seed=seed, tokens=tokens), entry.evaluation
-    if command and "--only train" not in command and not of.half and of.evalset_path and is_folder(Path(of.evalset_path)):
+    if command.startswith("coref-automl train ") and not of.half and of.evalset_path and is_folder(Path(of.evalset_path)):
         run = command.rpartition(" --out ")[2]
         command += f" && coref-automl evaluate {run} --eval-set {shlex.quote(of.evalset_path)} --seq-len {of.seq_len}"
     return NextStep(do, command) if command else None

@@ -145,7 +145,7 @@ class PowerTable(Record):
             seeds, most = ", ".join(map(str, self.unreachable)), f"{planning.MOST_ITEMS:,}"
             none = say(
                 f"방법당 시드 {seeds}개로는 문항을 아무리 늘려도({most}개까지 계산) {points}점 차이를 검출할 수 없습니다.",
-                f"No number of items (up to {most}) detects a {points}-point difference with so many seeds per method: {seeds}.",
+                f"With {seeds} seeds per method, no number of items (up to {most}) detects a {points}-point difference.",
             )
             lines += ["", none]
         return lines

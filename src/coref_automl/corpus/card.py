@@ -84,11 +84,11 @@ def _evaluation(manifest: dict[str, Any]) -> str:
     ko = f"데이터 소스마다 문서의 {share}와 300개 가운데 큰 쪽을, 많아도 절반까지 평가용으로 남겨 두었습니다."
     held_out = say(ko, f"Held out of every source: {share} of its documents or 300, whichever is more, never over half.")
     lines = [held_out if settings["holdout"] else say("평가용으로 남겨 둔 문서가 없습니다.", "No document is held out.")]
-    near = say(", 비슷한 본문", " and by near text") if settings["near_duplicates"] else ""
+    exact, also_near = say("id, 본문", "id and text"), say("id, 본문, 비슷한 본문", "id, text and near text")
+    by = also_near if settings["near_duplicates"] else exact
     for entry in manifest["eval_sets"]:
         name = f"`{entry['name']}` ({entry['fingerprint']})"
-        english = f"- excluded: the documents of {name}, by id, by text{near}"
-        lines.append(say(f"- 제외: {name}의 문서 (id, 본문{near} 기준)", english))
+        lines.append(say(f"- 제외: {name}의 문서 ({by} 기준)", f"- excluded: the documents of {name}, by {by}"))
     overlap = manifest["overlap"]
     if overlap is not None:
         runs, texts, shared, touched = (f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched"))

@@ -53,7 +53,7 @@ def choose_documents(
     choice[(choice == KEPT) & index.held_out] = _HELD_OUT
     choice[(choice == KEPT) & np.isin(index.key, np.array([text_key(d.text) for d in evaluation], np.uint64))] = _SAME_EVAL
 
-    # Those of evaluation sets, which may hold but a passage, and held-out ones come first: of two copies the training copy goes.
+    # Those of evaluation sets (of which a set may hold a passage) and held-out ones come first: the training copy is dropped.
     in_sets, held_out = np.flatnonzero(choice == _IN_SET), np.flatnonzero(choice == _HELD_OUT)
     order, out = np.concatenate([in_sets, held_out, np.flatnonzero(choice == KEPT)]), len(in_sets) + len(held_out)
     first = first_of_each(index.key[order])

@@ -174,13 +174,13 @@ def frozen_fingerprint(folder: Path) -> str:
 
 def eval_documents(folders: Sequence[Path]) -> list[Document]:
     """The documents of evaluation sets, normalised as those that train are."""
-    documents, advice = list[Document](), "Make one: coref-automl prepare eval"
+    documents, build = list[Document](), "Build one: coref-automl prepare eval --source SOURCE --model MODEL --out DIR"
     for folder in folders:
         path, what = folder / "documents.jsonl", f"{folder} is not an evaluation set"
         if not path.is_file():
-            raise EvalSetError(f"{what} (no documents.jsonl). {advice}")
+            raise EvalSetError(f"{what} (no documents.jsonl). {build}")
         for row in read_stored_rows(path, _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
-                raise EvalSetError(f"{what}: its documents have no text. {advice}")
+                raise EvalSetError(f"{what}: its documents have no text. {build}")
             documents.append(Document(row["id"], row.get("source", ""), normalise(row["text"]), row.get("title", "")))
     return documents

@@ -74,5 +74,5 @@ class PrepareRecipe:
 
     def versions(self) -> dict[str, str]:
         """The versions of the packages that make the dataset."""
-        names = ["coref-automl", "numpy", "tokenizers", "transformers", *["rensa"] * self.near_duplicates]
+        names = ["coref-automl", "numpy", "tokenizers", "transformers", *(["rensa"] if self.near_duplicates else [])]
         return {name: version(name) for name in names} | ({"kiwi": kiwi_version()} if self.mode != "mlm" else {})

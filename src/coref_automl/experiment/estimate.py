@@ -162,7 +162,7 @@ def _estimate(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: S
         source = say(f"끝난 단계 {len(finished)}개", f"{len(finished)} finished")
     else:
         speed = size.tokens_per_second
-        source = _speed_text(size) if steps[0].kind == "train" else say("학습 속도로 추정", "guessed from training")
+        source = _speed_text(size) if steps[0].kind == "train" else say("학습 속도로 추정", "from training speed")
     return StepEstimate(steps[0].kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
 
 
