@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import expand_home, is_folder, is_there, natural_order
+from coref_automl.folders import State, expand_home, is_folder, is_there, natural_order, state_of
 from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
 from coref_automl.models.families import family, length_of
 from coref_automl.models.tokenizer_files import TOKENIZER_FILES, has_tokenizer, require_tokenizer
@@ -68,6 +68,12 @@ def is_local(model: str) -> bool:
     if is_folder(expand_home(model)) or model in BUNDLED:
         return True
     return bool(_HUB_ID.fullmatch(model)) and isinstance(try_to_load_from_cache(model, "config.json"), str)
+
+
+def model_state(model: str) -> State:
+    """The state of a model's folder, for caches; empty for a hub id, whose files do not change."""
+    name = resolve(model)
+    return state_of(Path(name)) if is_folder(name) else ()
 
 
 def folder_of(model: str, *, weights: bool = True) -> Path:

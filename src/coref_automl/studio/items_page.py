@@ -18,6 +18,7 @@ from coref_automl.comparison.study import Study
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.readings import FOLDER, Mark, marks_of, summarise
+from coref_automl.folders import version_of
 from coref_automl.records import ClozeItem
 from coref_automl.report.pair import by_who_is_right, in_order, right_items
 from coref_automl.report.rendering import words
@@ -156,7 +157,7 @@ def _readings(ws: Workspace, board: Board) -> Readings | None:
     folder = board.passages.folder
     if folder is None or not ws.folders.contains(folder):
         return None
-    files = {path.name: path.stat().st_mtime_ns for path in sorted((folder / FOLDER).glob("*.jsonl"))}
+    files = {path.name: version_of(path) for path in sorted((folder / FOLDER).glob("*.jsonl"))}
     key = ("readings", board.mark, board.state, tuple(files.items()))
 
     def read() -> Readings:
