@@ -53,10 +53,10 @@ def test_every_metric_and_breakdown_is_the_same(study_source: Path, kept: Path) 
         assert summarise_all([others], draws=300)[0] == summarise_all([scores], draws=300)[0]
         assert halves(others) == halves(scores)
         for by in GROUPINGS:
-            assert breakdown(others, "real_far_word", by, draws=50) == breakdown(scores, "real_far_word", by, draws=50)
+            assert breakdown(others, "real_far1", by, draws=50) == breakdown(scores, "real_far1", by, draws=50)
 
 
-@pytest.mark.parametrize("metric", [None, "score", "gold_word", "real_far1_strict"])
+@pytest.mark.parametrize("metric", [None, "score", "real_far1", "real_far1"])
 def test_every_comparison_and_recommendation_is_the_same(study_source: Path, kept: Path, metric: str | None) -> None:
     def plain(value: object) -> str:
         return json.dumps(value, sort_keys=True).replace(str(study_source), "ROOT").replace("runs/", "ROOT/")
@@ -74,12 +74,12 @@ def test_halves_and_documents_are_kept_item_by_item(study_source: Path, kept: Pa
     (before,), (after,) = read_groups(open_results([str(study_source)])), read_groups(open_results([str(kept)]))
     assert before.items.index == after.items.index
     assert before.items.halves.tolist() == after.items.halves.tolist()
-    for task in ("real", "gold"):
+    for task in ("real", "new"):
         rows = before.items.facts["task"] == task
         codes = [np.unique(group.items.facts["cluster"][rows], return_inverse=True)[1].tolist() for group in (before, after)]
         assert codes[0] == codes[1]
     for entry, other in zip(before.entries, after.entries, strict=True):
-        assert all(np.array_equal(entry.ranks[rule], other.ranks[rule]) for rule in entry.ranks)
+        assert np.array_equal(entry.ranks, other.ranks)
 
 
 @settings(max_examples=100)
@@ -151,7 +151,7 @@ def test_an_archive_of_an_archive_is_the_same_bytes(kept: Path, tmp_path: Path) 
 def test_an_evaluation_cut_short_keeps_its_rows(study_folder: Path, tmp_path: Path) -> None:
     path = next(study_folder.rglob("checkpoint-195/items.jsonl"))
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    write_jsonl(path, [{**row, "word_rank": None, "pieces": 3} for row in rows[5:90]])
+    write_jsonl(path, [{**row, "pieces": 3} for row in rows[5:90]])
     archive(study_folder, out=tmp_path / "out")
     before, after = by_name(study_folder), by_name(tmp_path / "out")
     for name, (_, scores) in before.items():

@@ -40,16 +40,14 @@ def read_study(root: Path) -> Subject:
     return read_subject(open_results([str(root)]), Say("en"))
 
 
-@pytest.mark.parametrize(
-    ("reach", "words", "judged"), [(20, True, "real_word"), (20, False, "real1_strict"), (3, True, "real1_strict")]
-)
+@pytest.mark.parametrize(("reach", "words", "judged"), [(20, True, "real_word"), (20, False, "real1"), (3, True, "real1")])
 def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Path, reach: int, words: bool, judged: str) -> None:
     """Of every `reach` answers one is an entry of the vocabulary; the question about far mentions follows the same rule."""
     for number, model in enumerate((Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 100, 0.2, seed=1))):
         model = replace(model, run=f"entity-128-s{model.seed}") if model.step else model
         scores = make_scores(model, documents=60, own=number, tasks=("real", "real-far"))
         scores = [
-            replace(score, strict_rank=score.strict_rank if at % reach == 0 else 0, word_rank=score.word_rank if words else None)
+            replace(score, rank=score.rank if at % reach == 0 else 0, word_rank=score.word_rank if words else None)
             for at, score in enumerate(scores)
         ]
         write_evaluation(tmp_path, model, scores)
@@ -60,7 +58,7 @@ def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Pat
     )
     assert study.answer.action == ("undecided" if reach == 20 and not words else "keep base")
     far = {claim.outcome for claim in study.answer.claims if claim.question == "far"}
-    assert far == ({"real_far_word"} if reach == 20 and words else set() if reach == 20 else {"real_far1_strict"})
+    assert far == ({"real_far1"} if reach == 20 and words else set() if reach == 20 else {"real_far1"})
 
 
 def test_items_that_were_not_run_are_not_out_of_reach(tmp_path: Path) -> None:
@@ -69,7 +67,7 @@ def test_items_that_were_not_run_are_not_out_of_reach(tmp_path: Path) -> None:
         write_evaluation(tmp_path, model, scores if number == 0 else scores[: len(scores) // 20])
     (group,) = read_groups(open_results([str(tmp_path)]))
     assert group.reachable("real") == 1.0
-    assert choose_metric(group, None) == ("real1_strict", [])
+    assert choose_metric(group, None) == ("real1", [])
 
 
 def test_a_composite_without_items_of_a_part_has_no_items(tmp_path: Path) -> None:
@@ -147,7 +145,7 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
 
     def halves_at(*, common: bool = True, evalset: str | None = None) -> dict[str, str]:
         (group,) = read_groups(open_results([str(root)]), common=common, evalset=evalset)
-        assert group.columns("real1_strict").documents == (120 if common else 60)  # both sets number theirs from 0 in an archive
+        assert group.columns("real1").documents == (120 if common else 60)  # both sets number theirs from 0 in an archive
         return dict(zip(group.items.index, group.items.halves.tolist(), strict=True))
 
     alone = halves_at(common=False, evalset="a")

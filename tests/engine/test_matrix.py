@@ -160,7 +160,7 @@ def do_tune(home: Path, **changes: Any) -> Any:
 def do_study(home: Path, **changes: Any) -> Any:
     settings: dict[str, Any] = {"methods": {"mlm": {}, "entity": {}}, "lengths": (16,), "seeds": 1, "device": "cpu"}
     settings |= {"train": {"epochs": 1, "batch": 8, "checkpoints": 1}, "datasets": (str(home / "dataset"),), **changes}
-    stage = EvaluateStage(sets=(str(home / "evalset"),), words="none")
+    stage = EvaluateStage(sets=(str(home / "evalset"),))
     recipe = ExperimentRecipe(str(home / "model"), out=str(home / "out"), evaluate=stage, **settings)
     return run_experiment(recipe, only=("train", "evaluate"), launcher=InlineLauncher()).finished
 

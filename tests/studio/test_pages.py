@@ -201,7 +201,7 @@ def test_every_item_can_be_filtered_and_each_filter_counts_as_the_files_do(visit
     a, b = key(made, RUN), key(made, "mlm")
     files = [made / name.removeprefix(f"{made.name}/") / "items.jsonl" for name in (a, b)]
     rows = [{row["item"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())} for path in files]
-    right = [{item for item, row in side.items() if row["strict_rank"] == 1} for side in rows]
+    right = [{item for item, row in side.items() if row["rank"] == 1} for side in rows]
     wanted = {
         "": len(rows[0]),
         "a-not-b": len(right[0] - right[1]),

@@ -1,8 +1,9 @@
 """Which evaluations belong together. In: results. Out: groups of evaluations of the same items, ranks aligned.
 
 Evaluations never overwrite each other: a checkpoint may have been scored in float32 and in bfloat16, or before and after its
-weights were replaced. A group holds one evaluation per model and length, on one set of items (its fingerprint) and by one version
-of the scorer; `left_out` says why others are not in it. A `common` group spans all sets and has no fingerprint (""): a model's
+weights were replaced. A group holds one evaluation per model and length, on one set of items (its fingerprint), by one version
+of the scorer and under one tokenizer; `left_out` says why others are not in it, and `others` are the groups of the same items
+under other tokenizers. A `common` group spans all sets and has no fingerprint (""): a model's
 evaluations on several sets are one entry over the items of all.
 
 Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y and an archive:
@@ -29,7 +30,7 @@ from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.comparison.superseded import items_of, model_of, one_dtype_each
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
+from coref_automl.evaluation.columns import FACTS, read_columns
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Half, grouped, halves_of
@@ -55,7 +56,7 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
 
 def _spans(group: Group, by_path: Sequence[Sequence[StoredEvaluation]]) -> bool:
     """Does the group hold, of every path, an evaluation or the one that it repeats? Any group of a single path does."""
-    models = {_model_as_scored(entry) for entry in group.entries}
+    models = {_model_as_scored(entry) for each in (group, *group.others) for entry in each.entries}
     on_set = ([stored for stored in under if group.fingerprint in ("", items_of(stored))] for under in by_path)
     return len(by_path) == 1 or all(any(_model_as_scored(stored) in models for stored in under) for under in on_set)
 
@@ -64,6 +65,8 @@ def _refusal(groups: Sequence[Group], left_out: Sequence[str]) -> str:
     """Why no group spans all paths: they differ in items or scorer, or what lies under one of them does not count."""
     if len(groups) == 1:
         return f"Only {', '.join(entry.name for entry in groups[0].entries[:3])} can be compared here: {'; '.join(left_out)}."
+    first_of_sets = {(group.fingerprint, group.scorer): group for group in reversed(groups)}
+    groups = list(first_of_sets.values())[::-1]
     names = [", ".join(entry.name for entry in group.entries[:3]) for group in groups]
     if len({group.fingerprint for group in groups}) == 1:  # also all sets together, by --common
         listed = "; ".join(f"{name}: scorer {group.scorer}" for name, group in zip(names, groups, strict=True))
@@ -78,7 +81,7 @@ def _refusal(groups: Sequence[Group], left_out: Sequence[str]) -> str:
 
 def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
     """A sentence for each group that is left out beside the chosen one, for its items or for its version of the scorer."""
-    return [_left_out(group, chosen) for group in groups if group is not chosen]
+    return [_left_out(group, chosen) for group in groups if group is not chosen and not group.is_beside(chosen)]
 
 
 def _left_out(group: Group, chosen: Group) -> str:
@@ -103,9 +106,12 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     if common:
         evaluations = _without_unshared_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
     by_condition = one_dtype_each(evaluations, results.named, common=common)
-    groups = [replace(group_of(kept, *key, common=common), left_out=tuple(out)) for key, (kept, out) in by_condition.items()]
+    groups = [
+        replace(group_of(kept, fingerprint, scorer, common=common), left_out=tuple(out))
+        for (fingerprint, scorer, _), (kept, out) in by_condition.items()
+    ]
     groups.sort(key=lambda group: (len(group.entries), max(e.evaluation.evaluated_at for e in group.entries)), reverse=True)
-    return groups
+    return [replace(group, others=tuple(filter(group.is_beside, groups))) for group in groups]
 
 
 def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[StoredEvaluation]:
@@ -128,7 +134,8 @@ def _without_unshared_bases(evaluations: Sequence[StoredEvaluation], below: set[
 
 
 def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:
-    """Align evaluations; the caller makes sure that they share one scorer version, and one set unless `common`."""
+    """Align evaluations; the caller makes sure that they share scorer version and tokenizer, and one set unless
+    `common`."""
     items, tables = _aligned_items(evaluations)
     distinct = rename_runs(evaluations)  # before anything is known by a run's name
     entries = [_entry(stored, len(items), table) for stored, table in zip(distinct, tables, strict=True)]
@@ -148,7 +155,7 @@ class _Document(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The items of an evaluation: their rows in the group, and their ranks, one column per rule."""
+    """The items of an evaluation: their rows in the group, and their ranks."""
 
     rows: Ints
     ranks: Ints
@@ -163,7 +170,7 @@ class _ItemIndex:
         self.documents: list[_Document] = []
 
     def add(self, stored: StoredEvaluation) -> _Table:
-        columns = read_columns(stored.folder, (*FACTS, *RULES))
+        columns = read_columns(stored.folder, (*FACTS, "rank"))
         numbered_in = items_of(stored) if stored.archived else ""
         for position, item in enumerate(columns["item"]):
             if item in self.rows:
@@ -173,7 +180,7 @@ class _ItemIndex:
             for name in FACTS:
                 self.facts[name].append(columns[name][position])
         rows = np.array([self.rows[item] for item in columns["item"]], np.int32)
-        return _Table(rows, np.stack([whole_numbers(columns[name]) for name in RULES], axis=1))
+        return _Table(rows, np.array(columns["rank"], np.int32))
 
 
 def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
@@ -216,10 +223,9 @@ def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
 
 def _entry(stored: StoredEvaluation, items: int, table: _Table) -> Entry:
     """An evaluation with its ranks on the items of the group."""
-    ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
+    ranks = np.zeros(items, np.int32)
     ranks[table.rows] = table.ranks
-    by_rule = {rule.removesuffix("_rank"): ranks[:, column] for column, rule in enumerate(RULES)}
-    return Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, by_rule)
+    return Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, ranks)
 
 
 def _merged_by_model(entries: Sequence[Entry]) -> list[Entry]:
@@ -229,8 +235,7 @@ def _merged_by_model(entries: Sequence[Entry]) -> list[Entry]:
         key = _model_as_scored(entry)
         first = merged.setdefault(key, entry)
         if first is not entry:
-            ranks = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
-            merged[key] = replace(first, ranks=ranks)
+            merged[key] = replace(first, ranks=np.where(first.ranks == 0, entry.ranks, first.ranks))
     return list(merged.values())
 
 
