@@ -68,5 +68,5 @@ def test_comparisons_and_a_base_change_what_can_be_shown(capsys: pytest.CaptureF
 def test_nothing_to_plan_is_refused_with_what_to_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["power"]) == 2
     assert "--difference" in capsys.readouterr().err
-    assert run(["power", "--eval-set", str(bundled_eval_set()), "--metric", "gold_wrod"]) == 2
-    assert "real_far1" in capsys.readouterr().err
+    assert run(["power", "--eval-set", str(bundled_eval_set()), "--metric", "nuon1"]) == 2
+    assert "noun1" in capsys.readouterr().err

@@ -139,20 +139,14 @@ def test_other_lengths_are_allowed_and_named(evaluated: Maker) -> None:
     assert "Window lengths differ: 128, 256 tokens." in table.notes
 
 
-def test_other_tokenizers_are_compared_on_word_alone(evaluated: Maker) -> None:
-    root = evaluated([BASE, replace(GOOD, tokenizer="other")])
-    table = compare(root)
-    assert table.metric == "real_word"
-    assert "Tokenizers differ" in table.notes[0]
-    with pytest.raises(ComparisonError, match="--metric real_word"):
-        compare(root, metric="real1")
-
-
-def test_other_tokenizers_without_word_ranks_are_told_the_option(tmp_path: Path) -> None:
-    for model in (BASE, replace(GOOD, tokenizer="other")):
-        write_evaluation(tmp_path, model, [replace(score, word_rank=None) for score in make_scores(model, documents=20)])
-    with pytest.raises(ComparisonError, match=r"tokenizers may differ; run: coref-automl evaluate .* --words sample"):
-        compare(tmp_path)
+def test_other_tokenizers_have_tables_of_their_own(evaluated: Maker) -> None:
+    """Their vocabularies cannot be read here, so that the pair is named and not measured."""
+    table = compare(evaluated([BASE, GOOD, replace(LATER, tokenizer="other")]))
+    assert [row.name for row in table.rows] == ["base", "checkpoint-100"]
+    assert [[row.name for row in other.rows] for other in table.others] == [["checkpoint-200"]]
+    (pair,) = table.pairs
+    assert ({pair.a, pair.b}, pair.why, pair.claims) == ({"checkpoint-100", "checkpoint-200"}, "no tokenizer", ())
+    assert "different tokenizers: not measured" in str(table)
 
 
 def test_sets_are_never_pooled(evaluated: Maker) -> None:

@@ -164,8 +164,6 @@ def test_a_relative_base_of_an_older_record_is_never_another_model_of_that_name(
         str(tmp_path / "A/runs/x"),
         "--eval-set",
         str(tmp_path / "A/evalset"),
-        "--words",
-        "none",
         "--device",
         "cpu",
     ]

@@ -112,10 +112,10 @@ def test_all_hits_or_none_are_the_same_on_every_item(tmp_path: Path, said: Calla
 def test_an_outcome_that_some_items_lack_is_judged_on_the_others(
     tmp_path: Path, said: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Word ranks were run on a part of the items (--words with a limit): the rest counts for that metric, and it is said."""
-    root = write(tmp_path / "runs", lambda score: replace(score, word_rank=None) if score.item.endswith("-1") else score)
+    """A part of the items is not counted: the rest is judged."""
+    root = write(tmp_path / "runs", lambda score: replace(score, rank=0) if score.item.endswith("-1") else score)
     said(root)
-    assert command(["compare", str(root), "--metric", "real_word", "--json"]) == 0
+    assert command(["compare", str(root), "--metric", "Real@1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][1]["comparison"]["difference"]["n"] > 10
 
 

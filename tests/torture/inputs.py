@@ -18,8 +18,6 @@ FINISHED = (".safetensors", ".npy", "documents.jsonl", "items.jsonl", "result.js
 """Files that no command may lose or change once they are written."""
 _MARKS = ("DONE", "result.json")
 """Of these the first may be set again, and the second learns anew where its set stands; neither may be lost."""
-_WORDS = re.compile(rb'"word_rank": (null|\d+)')
-"""What an evaluation with words adds to one without."""
 
 
 @dataclass(frozen=True, slots=True)

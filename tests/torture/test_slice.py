@@ -108,8 +108,8 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "a rank of forty digits": (
         "compare",
-        lambda at: _first_score(at, lenient_rank=10**40),
-        "line 1: lenient_rank should be between -2**63 and 2**63, not 1000",
+        lambda at: _first_score(at, rank=10**40),
+        "line 1: rank should be between -2**63 and 2**63, not 1000",
     ),
     "scores that are not UTF-8": (
         "compare",

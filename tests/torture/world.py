@@ -57,7 +57,7 @@ _RECIPES = {
         "lengths": [64],
         "methods": {"mlm": {}},
         "train": {"epochs": 1, "batch": 8},
-        "evaluate": {"sets": ["set"], "words": "none"},
+        "evaluate": {"sets": ["set"]},
     },
     "tune.yaml": {
         "models": ["model"], "datasets": ["data"], "eval_set": "set", "max_tokens": 1200, "settings": {"batch": 2},

@@ -122,11 +122,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         words = text.split()
         start = len(" ".join(words[:5])) + 1
         first = len(words[0]) + 1
-        others = tuple((noun,) for noun in NOUNS if noun != words[5])
         items.append(
             ClozeItem(
                 id=f"i{number:03d}", task="real", document=f"d{number}", cluster=f"d{number}", source="world", start=start,
-                end=start + len(words[5]), answer=words[5], tag="NNG", candidates=((words[5],), *others),
+                end=start + len(words[5]), answer=words[5], tag="NNG",
                 antecedent=(first, first + len(words[1])), distance=3,
             )
         )  # fmt: skip

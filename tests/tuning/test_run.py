@@ -148,7 +148,7 @@ def test_a_score_of_ones_own_is_judged_on_new_runs_and_its_guard_is_told(world: 
     assert final is not None
     confirm = EvalSet.open(Path(recipe.out) / "evalsets" / "confirm")
     assert set(confirm.items) == {"real", "lambada"}
-    score = score_of(recipe)
+    score = score_of(recipe, confirm)
     problem = open_problem(recipe, Path(recipe.out), quiet())
     values = []
     for job in final.best.jobs(problem, final.judging, confirm=True):
