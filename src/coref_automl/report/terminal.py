@@ -1,6 +1,6 @@
 """Results as lines for the terminal. In: evaluations, and words for a gap. Out: aligned text in Korean or English.
 
-Every table of several checkpoints includes the base model and the copying baselines.
+Every table of several checkpoints includes the base model, the copying baselines, and the share of items counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from coref_automl.evaluation.fill import Filled
-from coref_automl.evaluation.metrics import METRICS, PRIMARY, breakdown, leading
+from coref_automl.evaluation.metrics import METRICS, breakdown, leading, metric_named
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
@@ -22,11 +22,11 @@ from coref_automl.records import Estimate, Evaluation
 from coref_automl.say import Lang, Say, align, cells_of
 
 _ALWAYS = ("real1", "real5", "lambada_top1")
-"""The guide's metrics, which are printed whether they were run or not."""
+"""The metrics of the evaluation guide, shown also where they were not run."""
 _DEFAULT_METRIC = {"distance": "real_far1"}
 _NARROWEST = 40
 _COMPOSITE = ("종합 점수", "Composite score")
-_COUNTED = ("세는 문항(정답이 한 어휘 항목)", "Items counted (the answer is one vocabulary entry)")
+_COUNTED = ("집계한 문항", "Items counted")
 _NOT_RUN = ("실행 안 함", "not run")
 
 
@@ -35,6 +35,10 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
     `out`, if evaluations are stored there)."""
     say, estimates = Say(lang), evaluation.estimates
     score = evaluation.estimates.get("score")
+    names = [name for name in METRICS if name in estimates or name in _ALWAYS]
+    baselines = {baseline_name(name, lang): rows for name, rows in evaluation.baselines.items()}
+    titles = (say("지표", "Metric"), say("정확도 [95% 구간]", "Accuracy [95% interval]"), *baselines)
+    rows = [(METRICS[name].label, *_cells(name, (estimates, *baselines.values()), say)) for name in names if name != "score"]
     seconds = say(f"{evaluation.seconds:.1f}초", duration(evaluation.seconds))
     lines = [
         say("== 체크포인트 평가 결과 ==", "== Evaluation of a checkpoint =="),
@@ -44,9 +48,9 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         f"{say('Real 문항 수', 'Real items')}: {estimates['real1'].n if 'real1' in estimates else 0:,}",
         f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {estimates['lambada_top1'].n if 'lambada_top1' in estimates else 0:,}",
         "",
-        *align(_metric_rows(evaluation, say)),
+        *align([titles, *rows]),
         f"{say(*_COMPOSITE)}: " + (f"{score.value:.4f} [{score.low:.4f}, {score.high:.4f}]" if score else say(*_NOT_RUN)),
-        f"{say(*_COUNTED)}: {counted_text(evaluation, lang)}",
+        f"{say(*_COUNTED)}: {counted_text(evaluation, say)}",
         f"{say('선행사가 창 밖인 문항', 'Items whose antecedent is outside the window')}: {evaluation.out_of_reach:,}",
         f"{say('평가 시간', 'Time')}: {seconds}",
         "",
@@ -63,30 +67,25 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
 def baseline_name(baseline: str, lang: str) -> str:
     """A baseline as tables name it; the glossary calls the model before training the base model."""
     korean = {
-        "copy-most-frequent": "최빈 명사 복사", "copy-nearest": "최근접 명사 복사",
+        "copy-most-frequent": "최빈 명사 복사", "copy-nearest": "최근접 명사 복사", "chance": "무작위",
         "un-adapted": "베이스 모델",
     }  # fmt: skip
     return korean.get(baseline, baseline) if lang == "ko" else baseline.replace("un-adapted", "base model")
 
 
-def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
-    """One row per metric: the model, n, and each baseline; the composite has a line of its own."""
-    rows = [(say("지표", "Metric"), say("값", "value"), "n", *(baseline_name(name, say.lang) for name in evaluation.baselines))]
-    for name, metric in METRICS.items():
-        value = evaluation.estimates.get(name)
-        if name == "score" or (value is None and name not in _ALWAYS):
-            continue
-        beside = (estimates.get(name) for estimates in evaluation.baselines.values())
-        cells = [f"{100 * other.value:.2f}%" if other else "-" for other in beside]
-        rows.append((metric.label, str(value or say(*_NOT_RUN)), f"{value.n:,}" if value else "", *cells))
-    return rows
+def _cells(name: str, columns: Sequence[dict[str, Estimate]], say: Say) -> list[str]:
+    """One metric of a checkpoint with its interval, and of the baselines without."""
+    first, *others = (column.get(name) for column in columns)
+    bare = [f"{100 * other.value:.2f}%" if other else "-" for other in others]
+    return [str(first) if first else say(*_NOT_RUN), *bare]
 
 
-def counted_text(evaluation: Evaluation, lang: Lang) -> str:
-    """The share of each task's items that the model counts, and of the names among the Real items."""
-    shares = [f"{TASKS[task].label} {100 * share:.1f}%" for task, share in evaluation.counted.items()]
-    names = Say(lang)("반복된 고유명사", "repeated names")
-    return ", ".join([*shares, f"{names} {100 * evaluation.counted_names:.1f}%"])
+def counted_text(evaluation: Evaluation, say: Say) -> str:
+    """The share of items counted by task, and of the names among Real items."""
+    shares = [f"{TASKS[task].label} {share:.1%}" for task, share in evaluation.counted.items() if task in TASKS]
+    if "real" in evaluation.counted:
+        shares.append(say(f"Real의 고유명사 {evaluation.counted_names:.1%}", f"names of Real {evaluation.counted_names:.1%}"))
+    return ", ".join(shares)
 
 
 def _compared(evaluation: Evaluation, best: Evaluation, say: Say, out: Path | None) -> list[str]:
@@ -111,8 +110,8 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: Say, out: Path | No
 
 
 def best_of(evaluations: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
-    """The best other evaluation of the same items by the same scorer under the same tokenizer: by composite
-    where both have it, else by the metric that leads."""
+    """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1. Of the
+    same tokenizer too: another one counts other items."""
 
     def conditions(scored: Evaluation) -> tuple[str | None, ...]:
         return scored.fingerprints.get("items"), scored.fingerprints.get("tokenizer"), scored.scorer
@@ -131,20 +130,19 @@ def format_overview(evaluations: Sequence[Evaluation], lang: Lang = "ko") -> lis
     """One line per checkpoint and baseline; columns that no checkpoint has are left out."""
     shown = [name for name in METRICS if any(name in evaluation.estimates for evaluation in evaluations)]
     say = Say(lang)
-    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown))
-    rows = [_row(e.checkpoint, e.estimates, shown, say(*_NOT_RUN)) for e in evaluations]
+    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), say(*_COUNTED))
+    rows = [_row(e.checkpoint, e.estimates, shown, say(*_NOT_RUN), f"{e.counted.get('real', 0):.1%}") for e in evaluations]
     baselines: dict[tuple[str, str], dict[str, Estimate]] = {}
     for evaluation in evaluations:
         for name, estimates in evaluation.baselines.items():
             baselines.setdefault((name, evaluation.evalset if name != "un-adapted" else str(estimates)), estimates)
-    rows += [_row(baseline_name(name, lang), estimates, shown, "-") for (name, _), estimates in baselines.items()]
+    rows += [_row(baseline_name(name, lang), estimates, shown, "-", "-") for (name, _), estimates in baselines.items()]
     return in_blocks([head, *rows], width())
 
 
 def format_by_group(evaluations: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: Lang = "ko") -> list[str]:
     """One metric by source, tag, reach, distance or half: one row per group, one column per checkpoint."""
-    shared = [name for name in METRICS if all(name in stored.evaluation.estimates for stored in evaluations)]
-    metric = metric or _DEFAULT_METRIC.get(by) or leading(shared or [PRIMARY])
+    metric = metric_named(metric).name if metric else _default_metric(evaluations, by)
     columns = [(stored.evaluation.checkpoint, breakdown(stored.scores(), metric, by)) for stored in evaluations]
     groups = list(dict.fromkeys(group for _, column in columns for group in column))
     if not groups:
@@ -157,8 +155,13 @@ def format_by_group(evaluations: Sequence[StoredEvaluation], by: str, metric: st
     return in_blocks([head, *rows], width())
 
 
-def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent: str) -> tuple[str, ...]:
-    return (name, *(f"{100 * estimates[column].value:.2f}" if column in estimates else absent for column in shown))
+def _default_metric(evaluations: Sequence[StoredEvaluation], by: str) -> str:
+    names = {name for stored in evaluations for name in stored.evaluation.estimates}
+    return _DEFAULT_METRIC[by] if _DEFAULT_METRIC.get(by) in names else leading(names)
+
+
+def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent: str, counted: str) -> tuple[str, ...]:
+    return (name, *(f"{100 * estimates[column].value:.2f}" if column in estimates else absent for column in shown), counted)
 
 
 def format_filled(filled: Sequence[Filled]) -> list[str]:

@@ -170,7 +170,7 @@ def checkpoints(subject: Subject) -> Section:
     claims = [replace(claim, b=subject.judged[entry].reference) for entry, claim in subject.checkpoint_claims().items()]
     tables = [claims_table(claims, say)] if claims else []
     tables.append(_table(subject, say("수치", "numbers"), subject.metrics(list(METRICS))))
-    counted = ", ".join(dict.fromkeys(counted_text(entry.evaluation, say.lang) for entry in subject.entries))
+    counted = ", ".join(dict.fromkeys(counted_text(entry.evaluation, say) for entry in subject.entries))
     values = Text(note("values", say, counted=counted), "quiet")
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), (*tables, values))
 
