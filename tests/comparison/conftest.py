@@ -24,7 +24,7 @@ from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.store import write_json, write_jsonl
-from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
+from tests.evaluation.tiny import TEXTS, item, noun_table, nouns_in, save_checkpoint, tokenizer_of
 
 WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")
 
@@ -234,7 +234,7 @@ def scored_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         item(str(n), word, text=texts[n]) for n, word in ((0, "공장"), (1, "도서관"), (2, "기차"), (3, "나무"), (4, "도서관"))
     ]
     (root / "evalsets" / "mine").mkdir(parents=True)
-    documents = [Document(str(number), "tiny", text) for number, text in enumerate(texts)]
+    documents = [(Document(str(number), "tiny", text), nouns_in(text)) for number, text in enumerate(texts)]
     freeze(root / "evalsets/mine", documents, {"real": items}, {})
     save_table(root / "evalsets/mine", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
     for seed, folder in enumerate(("runs/a/checkpoint-1", "runs/a/checkpoint-2", "base")):

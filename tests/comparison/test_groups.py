@@ -152,7 +152,7 @@ def test_a_document_that_a_whole_set_chooses_with_does_not_judge_by_another_sets
     whole, first = freeze_tiny(tmp_path / "whole", tasks=("real",)), [items()[at] for at in range(8)]
     assert {item.document for item in first} == {"0", "1", "2"}
     texts = [Document(id=name, source="tiny", text=text) for name, text in documents().items() if name != "3"]
-    freeze(tmp_path / "chose", texts, {"real": first}, {"name": "chose"})
+    freeze(tmp_path / "chose", [(document, ()) for document in texts], {"real": first}, {"name": "chose"})
     half_set(whole, tmp_path / "judged", "confirm")
     save_table(tmp_path / "chose", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
     model = save_checkpoint(tmp_path / "models" / "one")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -12,10 +11,9 @@ import pytest
 from coref_automl.comparison.reader import open_results
 from coref_automl.report import charts, sections
 from coref_automl.report.checkpoint_report import SECTIONS, draw_sections
-from coref_automl.report.page import Table
 from coref_automl.report.sections import Subject, read_subject
 from coref_automl.say import Lang, Say
-from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
+from tests.comparison.conftest import Maker, Model
 from tests.report.tables import silent_tables
 
 

@@ -118,7 +118,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     documents, items = [], []
     for number, text in enumerate(_texts(40, seed=2)):
-        documents.append(Document(f"d{number}", "world", text))
+        documents.append((Document(f"d{number}", "world", text), NOUNS))
         words = text.split()
         start = len(" ".join(words[:5])) + 1
         first = len(words[0]) + 1

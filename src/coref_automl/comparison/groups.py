@@ -6,11 +6,10 @@ of the scorer and under one tokenizer; `left_out` says why others are not in it,
 under other tokenizers. A `common` group spans all sets and has no fingerprint (""): a model's
 evaluations on several sets are one entry over the items of all.
 
-Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y and an archive:
+Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y:
 
     x, a whole set               split by the hashes of its documents; sets that share documents are split together
     y, a half of a larger set    all of its documents are in that half; of one that x would split otherwise, `select` wins
-    the archive                  split by itself: its documents have numbers, not the names that x and y have
 """
 
 from __future__ import annotations
@@ -147,13 +146,6 @@ def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: 
     return Group(name, fingerprint, scorer, items, tuple(_bases_first(named)))
 
 
-class _Document(NamedTuple):
-    """A document by the name that all sets have for it, or by its number in the archived set `numbered_in`."""
-
-    numbered_in: str
-    cluster: str
-
-
 class _Table(NamedTuple):
     """The items of an evaluation: their rows in the group, and their ranks."""
 
@@ -167,16 +159,15 @@ class _ItemIndex:
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         self.facts: dict[str, list[Any]] = {name: [] for name in FACTS}
-        self.documents: list[_Document] = []
+        self.documents: list[str] = []
 
     def add(self, stored: StoredEvaluation) -> _Table:
         columns = read_columns(stored.folder, (*FACTS, "rank"))
-        numbered_in = items_of(stored) if stored.archived else ""
         for position, item in enumerate(columns["item"]):
             if item in self.rows:
                 continue
             self.rows[item] = len(self.rows)
-            self.documents.append(_Document(numbered_in, columns["cluster"][position]))
+            self.documents.append(columns["cluster"][position])
             for name in FACTS:
                 self.facts[name].append(columns[name][position])
         rows = np.array([self.rows[item] for item in columns["item"]], np.int32)
@@ -189,11 +180,10 @@ def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list
     tables = [index.add(stored) for stored in evaluations]
     halves = _halves(evaluations, tables, index)
     arrays = {name: np.array(values) for name, values in index.facts.items()}
-    arrays["cluster"] = np.array(["".join(document) for document in index.documents])  # archives number theirs from 0 each
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 
 
-def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], index: _ItemIndex) -> dict[_Document, Half]:
+def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], index: _ItemIndex) -> dict[str, Half]:
     """The half of every document: that of a set which is a half, else by hash. What has chosen anywhere never judges."""
     by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
     rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
@@ -206,13 +196,9 @@ def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], i
     return halves | dict.fromkeys(chose, "select")
 
 
-def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[_Document, Half]:
-    """Documents of whole sets are split by the hashes of their names, those that one archive numbers among themselves."""
-    to_split: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
-    for evalset, row in ((name, row) for name in rows for row in rows[name]):
-        document, task = index.documents[row], f"{evalset} {index.facts['task'][row]}"
-        to_split.setdefault(document.numbered_in, []).append((task, document.cluster))
-    return {_Document(archive, name): half for archive, items in to_split.items() for name, half in halves_of(items).items()}
+def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[str, Half]:
+    """Documents of whole sets are split by the hashes of their names."""
+    return halves_of((f"{name} {index.facts['task'][row]}", index.documents[row]) for name in rows for row in rows[name])
 
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:

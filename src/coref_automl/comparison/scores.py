@@ -19,7 +19,7 @@ from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half, grouped
 from coref_automl.statistics.methods import reciprocal
-from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.resampling import Part, joined
 
 Ints = NDArray[np.int32]
 ItemMask = NDArray[np.bool_] | None
@@ -103,7 +103,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Hits of entries on the items that all of them ran: one part per task, one column per entry, weights applied."""
+    """Hits of entries on the items that all of them count: one part per task, or one for tasks that share documents; one column
+    per entry, weights applied."""
 
     parts: list[Part]
     items: int
@@ -187,12 +188,14 @@ class Group:
             ranked = np.stack([entry.ranks[rows] for entry in chosen], axis=1)
             by_all = (ranked > 0).all(axis=1)
             dropped += int(((ranked > 0).any(axis=1) & ~by_all).sum())
-            values = weight * (reciprocal(ranked[by_all]) if ranks else ranked[by_all] <= part.at)
+            hits = reciprocal(ranked[by_all]) if ranks else ranked[by_all] <= part.at
+            values = weight * hits.astype(np.float64)
             weighted = by_task.get(str(part.task))
             by_task[str(part.task)] = (values + weighted[0] if weighted else values, self.items.facts["cluster"][rows][by_all])
-        parts = [Part(values, clusters) for values, clusters in by_task.values()]
         counts = [len(values) for values, _ in by_task.values()]
-        documents = sum(len(np.unique(clusters)) for _, clusters in by_task.values())
+        parts = [Part(values, clusters) for values, clusters in by_task.values()]
+        parts = joined(parts) if all(counts) else parts
+        documents = len(np.unique(np.concatenate([clusters for _, clusters in by_task.values()])))
         return Columns(parts, sum(counts) if all(counts) else 0, documents, dropped)  # a composite needs every part
 
 

@@ -32,6 +32,7 @@ from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import leading, tasks_of
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
+from coref_automl.records import Half
 
 FEWEST = 300
 """With fewer items that both count, nothing is said."""
@@ -73,12 +74,13 @@ def compare_two(group: Group, a: Entry, other: Group, b: Entry, *, seed: int) ->
     first, second, undetermined = shared_ranks(ours, theirs, shared)
     pair = replace(group, entries=(replace(a, ranks=first), replace(b, ranks=second)), left_out=(), others=())
     metrics = [name for name in pair.metrics() if tasks_of(name) <= _RANKED_AMONG_NOUNS and name != "score"]
-    half = None if len(group.entries) == len(other.entries) == 1 else "confirm"
+    half: Half | None = None if len(group.entries) == len(other.entries) == 1 else "confirm"
     items = pair.columns(leading(metrics), half=half).items if metrics else 0
     measured = replace(empty, items=items, undetermined=undetermined, nouns=len(shared))
     if items < FEWEST:
         return replace(measured, why="few items")
-    claims = [of_checkpoints(pair, *pair.entries, metric, half, seed=seed) for metric in metrics]
+    one, two = pair.entries
+    claims = [of_checkpoints(pair, one, two, metric, half, seed=seed) for metric in metrics]
     return replace(measured, claims=tuple(claims))
 
 
@@ -107,7 +109,7 @@ def shared_ranks(ours: RanksAhead, theirs: RanksAhead, shared: frozenset[str]) -
     counted = (ours.ranks > 0) & (theirs.ranks > 0)
     ranks = np.zeros((2, len(counted)), np.int32)
     for side, (own, ahead) in enumerate((ours, theirs)):
-        for item in np.flatnonzero(counted):
+        for item in np.flatnonzero(counted).tolist():
             common = sum(word in shared for word in ahead[item])
             is_complete = len(ahead[item]) >= own[item] - 1
             ranks[side, item] = common + 1 if is_complete or common >= FIRST else 0

@@ -112,7 +112,8 @@ class Members:
     def entries(self) -> list[Entry]:
         """The evaluations with their summaries alone, before any item is read."""
         renamed = rename_bases(list(self.stored.values()))
-        return [Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, {}) for stored in renamed]
+        none = np.zeros(0, np.int32)
+        return [Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, none) for stored in renamed]
 
     @cached_property
     def arms(self) -> list[Arm]:

@@ -30,7 +30,7 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.records import Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.planning import Paired, detectable_difference, plans_for
-from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.statistics.resampling import Floats, Part, joined
 from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe
 
@@ -105,14 +105,16 @@ class Score:
         return differences
 
     def _terms(self, scores: Sequence[ItemScore]) -> list[tuple[Floats, Clusters]]:
-        """Return weighted hits and clusters, one pair of arrays per task, items in the order of their ids."""
+        """Return weighted hits and clusters, one pair of arrays per task, or one for tasks that share
+        documents; items in the order of their ids."""
         ordered = sorted(scores, key=lambda item: item.item)
         by_task: dict[Task | None, tuple[Floats, Clusters]] = {}
         for metric, weight in self._single():
             _, hit, clusters = hits(ordered, metric.name)
             others = by_task.get(metric.task)
             by_task[metric.task] = weight * hit.astype(np.float64) + (others[0] if others else 0.0), clusters
-        return list(by_task.values())
+        parts = joined([Part(values, clusters) for values, clusters in by_task.values()])
+        return [(np.asarray(part.values), np.asarray(part.clusters)) for part in parts]
 
 
 def score_of(recipe: TuneRecipe, evalset: EvalSet) -> Score:
