@@ -16,7 +16,7 @@ from transformers import FillMaskPipeline
 
 from coref_automl.bench import BenchResult, EvaluateBench
 from coref_automl.errors import EvalSetError
-from coref_automl.evaluation.answers import matches, sample
+from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.scorer import DTYPES, Scorer, pick
 from coref_automl.korean import Tagger
@@ -41,17 +41,16 @@ def run(settings: EvaluateBench) -> BenchResult:
     real = evalset.items.get("real", ())
     if not real:
         raise EvalSetError(f"{evalset.folder} has no Real items; pass --eval-set with a set that has them.")
-    ids = sample(real, settings.items)
-    items = [item for item in real if item.id in ids]
     loaded = _load(settings, device)
     scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=settings.seq_len, dtype=dtype)
+    counted = [item for item in real if scorer.prepare(item, evalset.documents[item.document]).is_counted]
+    ids = sample(counted, settings.items)
+    items = [item for item in counted if item.id in ids]
 
     def ours(part: Sequence[ClozeItem]) -> dict[str, ItemScore]:
         return {score.item: score for batch in scorer.score(part, evalset.documents) for score in batch}
 
     usual = _UsualWay(loaded, scorer, evalset, device, dtype, settings.batch_size)
-    for item in items:
-        scorer.prepare(item, evalset.documents[item.document], words=False)  # cuts the window, which is cached
     ours(items[:_WARM_UP])
     usual.hits(items[:_WARM_UP])
     clocks = [Stopwatch(device) for _ in range(3)]
@@ -100,7 +99,7 @@ class _UsualWay:
         self._rounded = partial(autocast_to, device, DTYPES[dtype])
 
     def candidates(self, items: Sequence[ClozeItem]) -> list[list[dict[str, Any]]]:
-        units = (self._scorer.prepare(item, self._evalset.documents[item.document], words=False) for item in items)
+        units = (self._scorer.prepare(item, self._evalset.documents[item.document]) for item in items)
         rows = [{"ids": unit.window.filled([self._scorer.mask_id]).tolist()} for unit in units]
         with self._rounded():
             candidates = self._pipeline(rows, batch_size=self._batch)
@@ -121,14 +120,14 @@ class _UsualWay:
 
 
 def _hit(words: Sequence[str], answer: str) -> bool:
-    return any(matches(word, answer) for word in words)
+    return answer in words
 
 
 def _agreement(scores: dict[str, ItemScore], hits: Hits) -> str:
     full = {item: hit for item, hit in hits.items() if hit[2] >= 5}
-    at_1 = sum((scores[item].lenient_rank == 1) != hit for item, (hit, _, _) in full.items())
-    at_5 = sum((0 < scores[item].lenient_rank <= 5) != hit for item, (_, hit, _) in full.items())
+    at_1 = sum((scores[item].rank == 1) != hit for item, (hit, _, _) in full.items())
+    at_5 = sum((scores[item].rank <= 5) != hit for item, (_, hit, _) in full.items())
     return (
-        f"lenient hits on {len(full)} items: {at_1} differ at @1, {at_5} differ at @5; "
+        f"hits on {len(full)} items: {at_1} differ at @1, {at_5} differ at @5; "
         f"{len(hits) - len(full)} items whose top {TOP} hold fewer than five nouns are counted apart"
     )
