@@ -181,11 +181,13 @@ def test_the_bundled_set_is_part_of_the_package() -> None:
 
 
 def test_the_bundled_set_has_a_thousand_of_each_half_that_the_bundled_model_counts() -> None:
+    from coref_automl.evaluation.windows import Lengths, maker_for
     from coref_automl.models.load import load_tokenizer
 
-    evalset, words = EvalSet.open(bundled_eval_set()), set(entry_words(load_tokenizer("bundled:ko-mini")))
+    evalset, maker = EvalSet.open(bundled_eval_set()), maker_for(load_tokenizer("bundled:ko-mini"), Lengths.of(256, 2048))
     assert {task: len(evalset.items[task]) for task in ("real", "new")} == {"real": 1000, "new": 1000}
-    assert all(item.answer in words for task in ("real", "new") for item in evalset.items[task])
+    windows = [maker.window(item, evalset.documents[item.document]) for item in evalset.select(["real", "new"])]
+    assert all(window.entry is not None and not window.out_of_reach for window in windows)
     sources = {item.source for item in evalset.items["real"]}
     readme = (bundled_eval_set() / "README.md").read_text("utf-8")
     assert all(source in readme for source in sources)
