@@ -18,11 +18,14 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import model_label
 from coref_automl.engine import pool
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
+from coref_automl.evaluation.answers import save_table
+from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.evaluation.targets import BASES, find_targets
-from coref_automl.records import Evaluation, ItemScore, Provenance
-from tests.evaluation.tiny import freeze_tiny, save_checkpoint
+from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.records import Document, Evaluation, ItemScore, Provenance
+from tests.evaluation.tiny import TEXTS, freeze_tiny, item, noun_table, save_checkpoint, tokenizer_of
 
 
 class Counted:
@@ -260,14 +263,22 @@ def test_ranks_under_another_noun_table_are_not_taken_over(
     assert (folder / "items.jsonl").read_bytes() == items
 
 
-def test_items_are_scored_where_they_are_looked_for_though_the_noun_table_is_built_anew(workspace: Path) -> None:
-    """Kiwi's table has other nouns than the tiny set's own, so that the evaluation that was finished is another one."""
-    evaluate(["runs/a/checkpoint-65"], RECIPE)
-    (path,) = (workspace / "evalsets/tiny").glob("nouns-*.npy")
-    path.unlink()
-    evaluate(["runs/a/checkpoint-65"], RECIPE)
-    assert len(find_evaluations(["runs/a/checkpoint-65"])) == 2
-    assert not list(workspace.rglob(".items-*"))
+def test_a_model_that_counts_nothing_is_an_error_that_says_what_to_do(workspace: Path) -> None:
+    save_checkpoint(workspace / "models/bytes", kind="bytes", seed=1)
+    save_table(Path("evalsets/tiny"), tokenizer_fingerprint(tokenizer_of("bytes")), noun_table("bytes"))
+    every = evaluate(["models/bytes"], RECIPE)[0].counted
+    assert set(every) == {"real", "lambada"}
+    texts = [(Document("1", "tiny", TEXTS[1]), ["김서연"])]
+    freeze(Path("evalsets/names"), texts, {"real": [item("1", "김서연")]}, {})
+    with pytest.raises(EvaluationError, match=r"counts no item of this set \(0%.*real-choice"):
+        evaluate(["runs/a/checkpoint-65"], replace(RECIPE, eval_sets=(Path("evalsets/names"),)))
+
+
+def test_the_window_is_256_tokens_unless_the_model_reads_less_or_a_length_is_given(workspace: Path) -> None:
+    save_checkpoint(workspace / "models/long", seed=1, seq_len=512)
+    lengths = [evaluate([path], RECIPE)[0].seq_len for path in ("models/long", "runs/a/checkpoint-65")]
+    assert lengths == [256, 128]
+    assert evaluate(["models/long"], replace(RECIPE, seq_len=300))[0].seq_len == 300
 
 
 def test_what_was_not_run_is_absent_and_null(workspace: Path) -> None:
