@@ -28,7 +28,6 @@ import numpy as np
 from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import limits, normalise, rank
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.tasks.nouns import LIGHT, listed
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.store import write_jsonl

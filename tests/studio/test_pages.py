@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 import pytest
 import torch
+from coref_automl.evaluation.readings import add_mark
 from transformers import AutoModelForMaskedLM
 
 from coref_automl.cli.app import run as command
-from coref_automl.evaluation.readings import add_mark
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.page import points
