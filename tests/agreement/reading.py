@@ -42,7 +42,8 @@ _CLAIM = re.compile(
 )
 _UNTESTED = re.compile(r"Not compared for ([^:]+)\.$|^(.+): 비교되지 않았습니다\.$")
 _LACKING = re.compile(r"^(?:Not tested for (?P<en>[^:\n]+): (?P<tasks>.+)|(?P<ko>[^:\n]+) 미평가: (?P<of>.+))\.$", re.M)
-_TASKS = {"far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
+_TASKS = {"real": ("nouns of the document", "문서에 있는 명사"), "new": ("new nouns", "문서에 없는 명사"),
+          "far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
           "coreference": ("coreference", "상호참조 해결")}  # fmt: skip
 _TRADE = re.compile(r"Choose by task|과제별 선택")
 _ELSEWHERE = re.compile(r"(?:Told apart on another task|다른 과제에서는 구별됨): (.+?)\.(?=\s|$|<)")
@@ -368,7 +369,7 @@ def _action(headline: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _parted(label: str) -> tuple[str, str, str]:
-    """`Real@1 strict, not shown (detectable: 3.1 points)` as outcome and verdict."""
+    """`Real@1, not shown (detectable: 3.1 points)` as outcome and verdict."""
     found = re.fullmatch(
         r"(.+?)(, )((?:[\d.]+점 이내|-?[\d.]+점을 넘는|" + "|".join(re.escape(words) for words, _ in _spelt()) + r").*)", label
     )
@@ -490,7 +491,7 @@ def _documents(basis: re.Match[str]) -> tuple[str, int]:
 
 
 def _pair(text: str) -> tuple[tuple[str, ...], str] | None:
-    """The studio's verdict: `A - B: Real@1 strict +2.1 [+1.0, +3.2], better.`"""
+    """The studio's verdict: `A - B: Real@1 +2.1 [+1.0, +3.2], better.`"""
     if found := re.search(rf"{POINTS}, (.+)\.$", text):
         return found.groups()[:3], verdict_of(found[4])
     return ((), "same") if re.search(_SAME, text) else None

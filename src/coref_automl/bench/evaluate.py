@@ -1,4 +1,5 @@
-"""Our evaluation beside the usual one. In: a model and Real items. Out: items per second for both, and whether their hits agree.
+"""Our evaluation beside the usual one. In: a model and the Real items that it counts. Out: items per second for both, and whether
+their hits agree.
 
 The usual way: the fill-mask pipeline, its top 50 decoded, Kiwi on each candidate, once for @1 and once more for @5. It gets our
 windows as token ids, cut before timing, so that both ways read the same input and differ only in scoring.
@@ -43,9 +44,11 @@ def run(settings: EvaluateBench) -> BenchResult:
         raise EvalSetError(f"{evalset.folder} has no Real items; pass --eval-set with a set that has them.")
     loaded = _load(settings, device)
     scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=settings.seq_len, dtype=dtype)
-    counted = [item for item in real if scorer.prepare(item, evalset.documents[item.document]).is_counted]
+    counted = [item for item in real if scorer.prepare(item, evalset.documents[item.document]).is_counted]  # caches windows
     ids = sample(counted, settings.items)
     items = [item for item in counted if item.id in ids]
+    if not items:
+        raise EvalSetError(f"No answer of {evalset.folder} is one entry of this vocabulary; pass another --eval-set.")
 
     def ours(part: Sequence[ClozeItem]) -> dict[str, ItemScore]:
         return {score.item: score for batch in scorer.score(part, evalset.documents) for score in batch}
@@ -109,7 +112,7 @@ class _UsualWay:
         """Score all items twice, since the usual way computes the two metrics one after the other."""
         first, second = ([self._nouns(row) for row in self.candidates(items)] for _ in range(2))
         return {
-            item.id: (_hit(at_1[:1], item.answer), _hit(at_5[:5], item.answer), len(at_5))
+            item.id: (item.answer in at_1[:1], item.answer in at_5[:5], len(at_5))
             for item, at_1, at_5 in zip(items, first, second, strict=True)
         }
 
@@ -117,10 +120,6 @@ class _UsualWay:
         """The nouns among candidates, tagged one by one as usual; a continuation piece is not a word."""
         words = [self._words[candidate["token"]] for candidate in row]
         return [word for word in words if word and self._tagger.are_nouns([word])[0]]
-
-
-def _hit(words: Sequence[str], answer: str) -> bool:
-    return answer in words
 
 
 def _agreement(scores: dict[str, ItemScore], hits: Hits) -> str:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coref_automl.comparison.bases import find_reference, references
-from coref_automl.comparison.claims import ALPHA
+from coref_automl.comparison.claims import ALPHA, VocabularyPair
 from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask
 from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.say import say
 from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error, step_down_max_t
@@ -34,7 +35,8 @@ class ComparisonRow(Record):
 @dataclass(frozen=True, slots=True)
 class ComparisonTable(Record):
     """Checkpoints against their references on one metric. `reference` is the common one, or the first of several. `half` are the
-    documents used, "all" if nothing was chosen."""
+    documents used, "all" if nothing was chosen. `others` are the tables of the same items under other tokenizers, `pairs` the
+    models that lead under two tokenizers."""
 
     metric: str
     evalset: str
@@ -44,6 +46,8 @@ class ComparisonTable(Record):
     reference: str
     rows: tuple[ComparisonRow, ...]
     notes: tuple[str, ...] = ()
+    others: tuple[ComparisonTable, ...] = ()
+    pairs: tuple[VocabularyPair, ...] = ()
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -97,7 +101,9 @@ def shared_columns(group: Group, metric: str, *, common: bool) -> Columns:
     if not columns.items:
         where = f"The {half} half has" if half else "There is"
         advice = " Pass --eval-set to compare the evaluations of one set." if common else ""
-        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.{advice}")
+        raise ComparisonError(
+            f"{where} no item that all of these share, so nothing can be compared on {METRICS[metric].label}.{advice}"
+        )
     return columns
 
 
