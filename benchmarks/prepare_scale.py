@@ -109,7 +109,7 @@ def store_tags(texts: Path, cache: Path) -> None:
         ends = list[int]()
         for part in text.split(". "):
             if tags := known.get(part.rpartition(" ")[0]):
-                found.append(korean.Tags(tags.spans + at, tags.surroundings, tags.sentence_ends))
+                found.append(korean.Tags(tags.spans + at, tags.kinds, tags.sentence_ends))
             at += len(part) + 2
             ends.append(min(at, len(text)))
         spans, around = (np.concatenate([getattr(one, name) for one in found]) for name in ("spans", "surroundings"))
