@@ -10,6 +10,8 @@ TITLES = {
     "method": ("Which method?", "어느 방법인가?"),
     "length": ("Which length?", "어느 길이인가?"),
     "training": ("How long to train?", "얼마나 오래 학습하는가?"),
+    "real": ("Does it hold on nouns of the document?", "문서에 있는 명사에서 그러한가?"),
+    "new": ("Does it hold on new nouns?", "문서에 없는 명사에서 그러한가?"),
     "far": ("Does it carry over to far mentions?", "먼 언급으로 전이되는가?"),
     "lambada": ("Does it carry over to LAMBADA?", "LAMBADA로 전이되는가?"),
     "sources": ("Does it hold on every source?", "모든 데이터 소스에서 그러한가?"),

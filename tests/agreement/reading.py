@@ -369,7 +369,7 @@ def _action(headline: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _parted(label: str) -> tuple[str, str, str]:
-    """`Real@1 strict, not shown (detectable: 3.1 points)` as outcome and verdict."""
+    """`Real@1, not shown (detectable: 3.1 points)` as outcome and verdict."""
     found = re.fullmatch(
         r"(.+?)(, )((?:[\d.]+점 이내|-?[\d.]+점을 넘는|" + "|".join(re.escape(words) for words, _ in _spelt()) + r").*)", label
     )
@@ -491,7 +491,7 @@ def _documents(basis: re.Match[str]) -> tuple[str, int]:
 
 
 def _pair(text: str) -> tuple[tuple[str, ...], str] | None:
-    """The studio's verdict: `A - B: Real@1 strict +2.1 [+1.0, +3.2], better.`"""
+    """The studio's verdict: `A - B: Real@1 +2.1 [+1.0, +3.2], better.`"""
     if found := re.search(rf"{POINTS}, (.+)\.$", text):
         return found.groups()[:3], verdict_of(found[4])
     return ((), "same") if re.search(_SAME, text) else None

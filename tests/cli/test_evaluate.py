@@ -100,12 +100,12 @@ def test_the_commands_of_the_guide_work_as_written(place: Path) -> None:
 
 
 def test_evaluate_prints_a_block_a_checkpoint_and_a_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["evaluate", RUN, "--device", "cpu", "--by", "pieces"]) == 0
+    assert run(["evaluate", RUN, "--device", "cpu", "--by", "tag"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("== Evaluation of a checkpoint ==") == 3
     assert shown.index("checkpoint-65\n") < shown.index("checkpoint-130\n") < shown.index("checkpoint-655\n")
     assert "copy-most-frequent" in shown
-    assert "/ pieces" in shown
+    assert "/ tag" in shown
 
 
 def test_json_is_all_that_is_printed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ def answered(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[s
 def test_a_set_says_what_it_can_show_for_the_seeds_asked(capsys: pytest.CaptureFixture[str]) -> None:
     bundled = bundled_eval_set()
     result = answered(["--eval-set", str(bundled), "--seeds", "3", "--seeds", "8"], capsys)
-    items = EvalSet.open(bundled).items["real"]
+    items = EvalSet.open(bundled).select(["real", "new"])
     assert [one["seeds"] for one in result["able"]] == [3, 8]
     assert {(one["items"], one["documents"]) for one in result["able"]} == {(len(items), len({item.cluster for item in items}))}
     three, eight = (entry["difference"] for entry in result["able"])

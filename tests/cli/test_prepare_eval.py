@@ -42,7 +42,11 @@ def test_json_is_the_manifest_and_nothing_else(arguments: list[str], tmp_path: P
 
 @pytest.mark.parametrize(
     ("extra", "words"),
-    [(["--task", "reel"], "Did you mean 'real'"), (["--task", "gold"], "--gold"), (["--holdout", "3"], "holdout should be")],
+    [
+        (["--task", "reel"], "Did you mean 'real'"),
+        (["--task", "lambada"], "--lambada"),
+        (["--holdout", "3"], "holdout should be"),
+    ],
 )
 def test_a_wrong_request_ends_with_status_2(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str], words: str
@@ -54,7 +58,7 @@ def test_a_wrong_request_ends_with_status_2(
 
 def test_the_tasks_are_those_that_the_inputs_allow_and_help_names_no_other_default(capsys: pytest.CaptureFixture[str]) -> None:
     recipes = {name: EvalRecipe(models=("m",), **{name: ("x",)}).tasks for name in ("sources", "lambada")}  # type: ignore[arg-type]
-    assert recipes == {"sources": ("real", "real-far"), "lambada": ("lambada",)}
+    assert recipes == {"sources": ("real", "new", "real-far"), "lambada": ("lambada",)}
     assert run(["prepare", "eval", "--help"]) == 0
     of_task = capsys.readouterr().out.split("--task ")[1].split(" --")[0]
     assert of_task.lower().count("default:") == 1
@@ -75,7 +79,7 @@ def test_noun_tables_alone_need_a_set_that_stands(
 
 def test_answers_of_one_vocabulary_entry_and_more_nouns_a_document_can_be_asked_for(arguments: list[str], tmp_path: Path) -> None:
     def items(name: str, *extra: str) -> list[tuple[str, str]]:
-        assert run([*arguments, "--task", "real", "--min-syllables", "2", "--out", str(tmp_path / name), *extra]) == 0
+        assert run([*arguments, "--task", "real", "--out", str(tmp_path / name), *extra]) == 0
         return [(item.document, item.answer) for item in EvalSet.open(tmp_path / name).items["real"]]
 
     words = set(entry_words(tokenizer_of("wordpiece")))
@@ -88,15 +92,15 @@ def test_answers_of_one_vocabulary_entry_and_more_nouns_a_document_can_be_asked_
     assert single == [(document, answer) for document, answer in every if answer in words]
     assert len({document for document, _ in one}) == len(one) < len(every)
     dropped = EvalSet.open(tmp_path / "single").manifest["tasks"]["real"]["drops"]
-    assert 2 * dropped["not one vocabulary entry"] == len(every) - len(single)  # two gaps of every noun
+    assert dropped["not one vocabulary entry"] == len(every) - len(single)
 
 
-def test_a_set_of_a_version_without_these_settings_is_still_recognised(arguments: list[str], tmp_path: Path) -> None:
+def test_a_set_of_another_version_is_refused_with_the_command_that_makes_a_new_one(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "set"
-    arguments += ["--per-document", "3"]
     assert run([*arguments, "--out", str(out)]) == 0
     manifest = json.loads((out / "manifest.json").read_text("utf-8"))
-    del manifest["settings"]["per_document"], manifest["settings"]["single_entry"]  # as such a version wrote it
-    (out / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    assert run([*arguments, "--out", str(out)]) == 0
-    assert run([*arguments, "--out", str(out), "--per-document", "1"]) == 2
+    (out / "manifest.json").write_text(json.dumps({**manifest, "version": 3}), "utf-8")
+    assert run(["evaluate", "bundled:ko-mini", "--eval-set", str(out)]) == 2
+    assert "make a new set: coref-automl prepare eval" in capsys.readouterr().err

@@ -247,13 +247,13 @@ def test_curves_have_a_line_for_each_base(two: Path) -> None:
     section = evidence.learning_curves(study)
     values_of = {entry.name: entry.evaluation.estimates["real1"].value for entry in study.entries}
     values = [100 * values_of[name] for name in ("strong", "weak")]
-    assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
+    assert dashed(section)["Real@1"] == [(values[0], "base model strong"), (values[1], "base model weak")]
     assert "Dashed: the base model." in texts(section)
 
 
 def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
     study = read_study(one)
-    assert [label for _, label in dashed(evidence.learning_curves(study))["Real@1 strict"]] == ["base model"]
+    assert [label for _, label in dashed(evidence.learning_curves(study))["Real@1"]] == ["base model"]
 
 
 def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
@@ -262,12 +262,12 @@ def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     assert study.choice.base is not None
     assert study.choice.base.name == "strong"
     weak = next(entry for entry in study.entries if entry.name == "weak").evaluation.estimates["real1"]
-    assert dashed(evidence.learning_curves(study))["Real@1 strict"] == [(100 * weak.value, "base model")]
+    assert dashed(evidence.learning_curves(study))["Real@1"] == [(100 * weak.value, "base model")]
 
 
 def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
     section = evidence.learning_curves(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
-    assert dashed(section)["Real@1 strict"] == []
+    assert dashed(section)["Real@1"] == []
     assert "Dashed" not in texts(section)
 
 

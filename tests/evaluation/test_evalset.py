@@ -19,6 +19,7 @@ from coref_automl.models.vocabulary import entry_words
 from coref_automl.records import ClozeItem, Document
 from tests.evaluation.tiny import tokenizer_of
 
+NOUNS = ("서울", "한강")
 DOCUMENT = Document("d1", "wiki", "서울은 크다. 한강과 서울.", "서울")
 ITEM = ClozeItem(
     id="i1",
@@ -30,7 +31,6 @@ ITEM = ClozeItem(
     end=14,
     answer="서울",
     tag="NNP",
-    candidates=(("서울",), ("한강",)),
     antecedent=(0, 2),
     distance=6,
 )
@@ -39,7 +39,7 @@ ITEM = ClozeItem(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     chosen = tmp_path / "wiki"
-    freeze(chosen, [DOCUMENT], {"real": [ITEM]}, {"settings": {}, "tasks": {}})
+    freeze(chosen, [(DOCUMENT, NOUNS)], {"real": [ITEM]}, {"settings": {}, "tasks": {}})
     return chosen
 
 
@@ -47,6 +47,7 @@ def test_a_frozen_set_reads_back_equal(folder: Path) -> None:
     evalset = EvalSet.open(folder)
     assert evalset.name == "wiki"
     assert evalset.documents == {"d1": DOCUMENT.text}
+    assert evalset.nouns == {"d1": NOUNS}
     assert evalset.items == {"real": (ITEM,)}
     assert evalset.fingerprint == evalset.manifest["fingerprint"]
     assert EvalSet.open(str(folder)).fingerprint == evalset.fingerprint
@@ -57,7 +58,7 @@ def test_the_fingerprint_names_bytes_and_not_the_folder(folder: Path, tmp_path: 
     folder.rename(other)
     assert EvalSet.open(other).name == "renamed"
     again = tmp_path / "again"
-    freeze(again, [DOCUMENT], {"real": [ITEM]}, {"settings": {"seed": 3}})
+    freeze(again, [(DOCUMENT, NOUNS)], {"real": [ITEM]}, {"settings": {"seed": 3}})
     assert EvalSet.open(again).fingerprint == EvalSet.open(other).fingerprint
 
 
@@ -77,7 +78,7 @@ def test_a_cut_off_file_is_refused(folder: Path) -> None:
 
 
 def test_items_of_a_task_that_was_not_frozen_are_refused(folder: Path) -> None:
-    (folder / "items-gold.jsonl").write_text("", "utf-8")
+    (folder / "items-new.jsonl").write_text("", "utf-8")
     with pytest.raises(EvalSetError, match="edited"):
         EvalSet.open(folder)
 
@@ -94,7 +95,16 @@ def test_a_folder_without_a_set_gives_the_command_that_makes_one(tmp_path: Path)
             EvalSet.open(folder)
 
 
-@pytest.mark.parametrize("manifest", [{"kind": "dataset"}, [], {"kind": "evalset", "schema": 0}, "not json"])
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"kind": "dataset"},
+        [],
+        {"kind": "evalset", "schema": 0},
+        {"kind": "evalset", "schema": 1, "version": 3, "fingerprint": ""},
+        "not json",
+    ],
+)
 def test_another_kind_of_folder_is_refused(folder: Path, manifest: Any) -> None:
     (folder / "manifest.json").write_text(manifest if manifest == "not json" else json.dumps(manifest), "utf-8")
     with pytest.raises(EvalSetError):
@@ -104,13 +114,12 @@ def test_another_kind_of_folder_is_refused(folder: Path, manifest: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [({"start": 11}, "another text"), ({"answer": "부산"}, "another text"), ({"document": "d2"}, "no document"),
-     ({"candidates": (("서울",),)}, "candidates"), ({"candidates": (("한강",), ("서울",))}, "candidates"),
      ({"antecedent": (11, 13)}, "antecedent"), ({"antecedent": (0, 99)}, "antecedent"),
-     ({"antecedent": None}, "distance"), ({"distance": -1}, "distance"), ({"task": "gold"}, "task")],
+     ({"antecedent": None}, "distance"), ({"distance": -1}, "distance"), ({"task": "new"}, "task")],
 )  # fmt: skip
 def test_an_item_that_breaks_a_promise_is_never_frozen(change: dict[str, Any], fault: str, tmp_path: Path) -> None:
     with pytest.raises(EvalSetError, match=fault):
-        freeze(tmp_path / "set", [DOCUMENT], {"real": [replace(ITEM, **change)]}, {})
+        freeze(tmp_path / "set", [(DOCUMENT, NOUNS)], {"real": [replace(ITEM, **change)]}, {})
     assert not (tmp_path / "set").exists()
 
 
@@ -169,3 +178,16 @@ def test_the_bundled_set_is_part_of_the_package() -> None:
     import coref_automl
 
     assert bundled_eval_set().is_relative_to(Path(coref_automl.__file__).parent)
+
+
+def test_the_bundled_set_has_a_thousand_of_each_half_that_the_bundled_model_counts() -> None:
+    from coref_automl.evaluation.windows import Lengths, maker_for
+    from coref_automl.models.load import load_tokenizer
+
+    evalset, maker = EvalSet.open(bundled_eval_set()), maker_for(load_tokenizer("bundled:ko-mini"), Lengths.of(256, 2048))
+    assert {task: len(evalset.items[task]) for task in ("real", "new")} == {"real": 1000, "new": 1000}
+    windows = [maker.window(item, evalset.documents[item.document]) for item in evalset.select(["real", "new"])]
+    assert all(window.entry is not None and not window.out_of_reach for window in windows)
+    sources = {item.source for item in evalset.items["real"]}
+    readme = (bundled_eval_set() / "README.md").read_text("utf-8")
+    assert all(source in readme for source in sources)

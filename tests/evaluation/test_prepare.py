@@ -15,9 +15,9 @@ from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceEr
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe, lines
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.korean import Tagger
 from tests.corpus.held import held_out
-from tests.evaluation.tasks.test_gold import FULL, TEXT, row_of
 from tests.evaluation.tiny import tokenizer_of
 
 PLACES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "청주")
@@ -27,7 +27,7 @@ def text_of(number: int) -> str:
     """Three mentions each of five nouns; no neighbour of a noun is beside the same noun in another text."""
     city, other = PLACES[number % 10], PLACES[(number + 3) % 10]
     sentences = [f"{city} 시장은 아침 일찍 집을 나섰다. {other} 사람은 책을 {number}쪽 읽었다."]
-    for at, noun in enumerate(("천문대", "합창단", "방앗간", "양조장", "강변")):
+    for at, noun in enumerate(("도서관", "합창단", "기차", "양조장", "강변")):
         sentences.append(f"그해 {number + 3 * at}일쯤에 {noun}에서는 {number}{at}명쯤이 모여 놀았다.")
         sentences.append(f"그러다 {number + 3 * at + 40}일쯤까지 {noun}에는 {at}{number}개쯤이 쌓여 있었다.")
         sentences.append(f"이듬해 {number + 3 * at + 70}일쯤부터 {noun}에도 {number}{at}{at}대쯤은 다녔다.")
@@ -66,7 +66,7 @@ def test_only_held_out_documents_are_used(model: str, source: str, tmp_path: Pat
     kept_out = held_out([f"n{number}" for number in range(12)], least=4)
     assert len(kept_out) == 4
     assert set(built.documents) <= kept_out
-    assert set(built.items) == {"real", "real-far"}
+    assert set(built.items) == {"real", "new", "real-far"}
     assert built.manifest["documents"]["news"] == {"documents": 12, "held out": 4, "kept": 4}
     for items in built.items.values():
         assert items
@@ -155,29 +155,32 @@ def test_a_second_model_adds_its_noun_table_and_leaves_the_items(
     assert len(list((tmp_path / "set").glob("nouns-*.npy"))) == 2
 
 
-def test_all_four_tasks_live_in_one_set(model: str, source: str, tmp_path: Path) -> None:
-    gold = write(tmp_path / "novels.jsonl", [row_of(TEXT, *FULL)])
-    row = {
-        "index": 1,
-        "text": "사람은 강을 보았다. 강가의 사람은 _을 불렀다.",
-        "answer": "노래",
-        "candidate": "시장",
-        "title": "책",
-    }
+def test_all_tasks_live_in_one_set(model: str, source: str, tmp_path: Path) -> None:
+    row = {"index": 1, "text": "사람은 강을 보았다. 강가의 사람은 _을 불렀다.", "answer": "노래", "title": "책"}
     cloze = write(tmp_path / "cloze.jsonl", [row, {**row, "index": 2, "text": "빈칸이 없다."}])
-    chosen = recipe(
-        model, source, all_documents=True, tasks=("real", "real-far", "lambada", "gold"), gold=(gold,), lambada=(cloze,)
-    )
+    chosen = recipe(model, source, all_documents=True, tasks=tuple(TASKS), lambada=(cloze,))
     built = prepare_eval(chosen, tmp_path / "set")
     assert {task: bool(items) for task, items in built.items.items()} == dict.fromkeys(chosen.tasks, True)
     assert built.manifest["tasks"]["lambada"]["drops"] == {"no blank": 1}
-    assert {item.cluster for item in built.items["gold"]} == {"운수"}
-    assert {item.cluster for item in built.items["lambada"]} == {"책"}
     ids = [item.id for items in built.items.values() for item in items]
     assert len(ids) == len(set(ids))
     shown = "\n".join(lines(built.manifest))
-    assert "gold: 3 items of 1 documents" in shown
+    assert "lambada: 1 items of 1 documents" in shown
     assert "no blank 1" in shown
+
+
+def test_a_set_keeps_the_nouns_of_its_documents(model: str, source: str, tmp_path: Path) -> None:
+    built = prepare_eval(recipe(model, source, least=4), tmp_path / "set")
+    assert set(built.nouns) == set(built.documents)
+    for item in (item for items in built.items.values() for item in items):
+        assert item.answer in built.nouns[item.document]
+
+
+def test_a_set_without_an_answer_of_one_token_is_refused_with_the_share(model: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "news.jsonl", [{"id": "a", "text": "천문대는 높다. 천문대에는 별이 뜬다."}])
+    with pytest.raises(EvalSetError, match=r"\(0%\) is one token of .* --task real-choice"):
+        prepare_eval(recipe(model, source, all_documents=True, tasks=("real",)), tmp_path / "set")
+    assert prepare_eval(recipe(model, source, all_documents=True, tasks=("real", "real-choice")), tmp_path / "set").items
 
 
 def test_limits_take_a_first_item_of_every_document_before_a_second_of_any(model: str, source: str, tmp_path: Path) -> None:
@@ -229,43 +232,21 @@ def test_a_limit_holds_out_among_the_rows_that_are_read(model: str, source: str,
     assert built.manifest["documents"]["news"]["documents"] == 6
 
 
-def test_of_two_annotations_with_one_id_the_first_counts_with_its_own_text(model: str, tmp_path: Path) -> None:
-    first = row_of(TEXT, *FULL)
-    second = row_of(
-        "갑돌이는 을순이를, 을순이는 갑돌이를 보았다.",
-        ("갑돌이", 0, "A"),
-        ("갑돌이", 1, "A"),
-        ("을순이", 0, "B"),
-        ("을순이", 1, "B"),
-    )
-    gold = write(tmp_path / "novels.jsonl", [first, second])
-    built = prepare_eval(EvalRecipe(models=(model,), tasks=("gold",), gold=(gold,)), tmp_path / "set")
-    assert {item.answer for item in built.items["gold"]} <= {"김 첨지", "아내"}
-    assert built.manifest["documents"]["novels"] == {"rows": 2, "kept": 2, "the id of an earlier document": 1}
-
-
 def passages(path: Path, first: int, count: int = 6) -> str:
     path.parent.mkdir(exist_ok=True)
     texts = [f"{PLACES[first + number]} 사람은 강을 보았다. 강가의 사람은 _을 불렀다." for number in range(count)]
-    return write(path, [{"text": text, "answer": "노래"} for text in texts])
+    return write(path, [{"text": text, "answer": "기차"} for text in texts])
 
 
-@pytest.mark.parametrize("task", ["lambada", "gold"])
-def test_two_annotated_files_of_one_name_are_both_used(model: str, tmp_path: Path, task: str) -> None:
-    if task == "lambada":
-        names = [passages(tmp_path / folder / "test.jsonl", first, 5) for folder, first in (("a", 0), ("b", 5))]
-    else:
-        rows = [row_of(text, *FULL) for text in (TEXT, TEXT + " 밤이었다.")]
-        for folder in "ab":
-            (tmp_path / folder).mkdir()
-        names = [write(tmp_path / folder / "test.jsonl", [row]) for folder, row in zip("ab", rows, strict=True)]
-    words = ["prepare", "eval", "--model", model, "--task", task]
+def test_two_annotated_files_of_one_name_are_both_used(model: str, tmp_path: Path) -> None:
+    names = [passages(tmp_path / folder / "test.jsonl", first, 5) for folder, first in (("a", 0), ("b", 5))]
+    words = ["prepare", "eval", "--model", model, "--task", "lambada"]
     for out, given in (("one", names[:1]), ("two", names)):
-        files = [word for name in given for word in (f"--{task}", name)]
+        files = [word for name in given for word in ("--lambada", name)]
         assert command([*words, *files, "--out", str(tmp_path / out)]) == 0
     first, two = EvalSet.open(tmp_path / "one"), EvalSet.open(tmp_path / "two")
     assert len(two.documents) == 2 * len(first.documents)
-    assert len(two.items[task]) == 2 * len(first.items[task])
+    assert len(two.items["lambada"]) == 2 * len(first.items["lambada"])
     assert list(two.documents)[: len(first.documents)] == list(first.documents)
     assert [name.rpartition("-")[0] for name in first.documents] == ["test"] * len(first.documents)
     assert list(two.manifest["documents"]) == ["test", "test (2)"]
@@ -280,28 +261,13 @@ def test_a_file_given_twice_adds_nothing(model: str, tmp_path: Path) -> None:
     assert twice.manifest["tasks"]["lambada"]["drops"] == {"repeats an earlier item": 6}
 
 
-def test_files_of_two_tasks_and_a_source_may_share_a_name(model: str, tmp_path: Path) -> None:
+def test_a_file_and_a_source_may_share_a_name(model: str, tmp_path: Path) -> None:
     cloze = passages(tmp_path / "a" / "test.jsonl", 0)
-    (tmp_path / "b").mkdir()
-    gold = write(tmp_path / "b" / "test.jsonl", [{**row_of(TEXT, *FULL), "doc_id": "1"}])
     (tmp_path / "c").mkdir()
     source = write(tmp_path / "c" / "test.jsonl", [{"id": f"n{number}", "text": text_of(number)} for number in range(3)])
-    chosen = recipe(model, source, all_documents=True, tasks=("real", "lambada", "gold"), gold=(gold,), lambada=(cloze,))
-    built = prepare_eval(chosen, tmp_path / "set")
-    assert (len(built.items["lambada"]), bool(built.items["gold"])) == (6, True)
-    counts = built.manifest["documents"]
-    assert counts["test"] == {"documents": 3, "kept": 9, "rows": 6}
-    assert counts["test (2)"] == {"rows": 1, "kept": 1}
-
-
-def test_a_malformed_annotation_is_counted_and_told_in_both_languages(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gold = write(tmp_path / "novels.jsonl", [row_of(TEXT, *FULL), {**row_of(TEXT), "clusters": [None]}])
-    words = ["prepare", "eval", "--model", model, "--task", "gold", "--gold", gold, "--out", str(tmp_path / "set")]
-    for lang, reason in (("en", "a cluster that is not a list of mentions 1"), ("ko", "언급 목록이 아닌 사슬 1")):
-        assert command([*words, "--lang", lang]) == 0
-        assert reason in capsys.readouterr().out
+    built = prepare_eval(recipe(model, source, all_documents=True, lambada=(cloze,)), tmp_path / "set")
+    assert len(built.items["lambada"]) == 6
+    assert built.manifest["documents"]["test"] == {"documents": 3, "kept": 9, "rows": 6}
 
 
 def test_text_is_normalised_before_offsets_are_taken(model: str, tmp_path: Path) -> None:
@@ -331,7 +297,7 @@ def test_no_items_is_an_error_that_gives_the_reasons(model: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [({"tasks": ("reel",)}, "Did you mean 'real'"),
-     ({"tasks": ("gold",)}, "--gold"), ({"tasks": ("real", "lambada")}, "--lambada"),
+     ({"tasks": ("real", "lambada")}, "--lambada"),
      ({"models": ()}, "--model"), ({"holdout": 0.8}, "holdout should be"), ({"per_bucket": 0}, "per_bucket should be 1")],
 )  # fmt: skip
 def test_a_wrong_request_is_refused_before_any_work(changes: dict[str, Any], words: str) -> None:

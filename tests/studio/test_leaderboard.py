@@ -49,8 +49,8 @@ def test_its_verdicts_are_the_answers(board: Visitor, study: Path) -> None:
     for claim in it.claims:
         if claim.b == "base" and claim.outcome == it.metric and not claim.part and claim.question == "base":
             row = found[claim.a]
-            assert row["Real@1 strict difference (points)"] == pytest.approx(100 * claim.difference.value, abs=0.051)
-            assert str(row["Real@1 strict verdict"]).startswith(claim.verdict)
+            assert row["Real@1 difference (points)"] == pytest.approx(100 * claim.difference.value, abs=0.051)
+            assert str(row["Real@1 verdict"]).startswith(claim.verdict)
             assert points(claim.difference) in text_of(board.ready("/").body)
     page = text_of(board.ready("/").body)
     assert f"Use {it.method}" in page
@@ -69,15 +69,15 @@ def test_a_reference_turns_the_verdicts_to_it_and_unequal_training_is_not_judged
     found = {str(row["method"]): row for row in rows(board, ref="mlm 128")}
     claim = it.of_pair("entity 128", "mlm 128", it.metric)
     assert claim is not None
-    assert found["entity 128"]["Real@1 strict difference (points)"] == pytest.approx(100 * claim.difference.value, abs=0.051)
-    assert str(found["copy+link 128"]["Real@1 strict verdict"]).startswith("not judged (unequal training")
+    assert found["entity 128"]["Real@1 difference (points)"] == pytest.approx(100 * claim.difference.value, abs=0.051)
+    assert str(found["copy+link 128"]["Real@1 verdict"]).startswith("not judged (unequal training")
 
 
 def test_against_a_method_the_base_has_its_difference_too_and_no_mean_is_lost(board: Visitor, study: Path) -> None:
     claim = recommend(study).of_pair("entity 128", None, "real1")
     assert claim is not None
     plain, against = ({str(row["method"]): row for row in rows(board, **query)} for query in ({}, {"ref": "entity 128"}))
-    assert against["base"]["Real@1 strict difference (points)"] == pytest.approx(-100 * claim.difference.value, abs=0.051)
+    assert against["base"]["Real@1 difference (points)"] == pytest.approx(-100 * claim.difference.value, abs=0.051)
     means = [name for name in plain["base"] if str(name).endswith(" %")]
     assert any("micro-F1" in str(name) for name in means)
     for method, row in plain.items():
@@ -99,7 +99,7 @@ def test_a_chosen_metric_leads_before_its_verdicts_are_there(study: Path, monkey
         first = visitor.get("/", metric="lambada_top1").body
         head = re.findall(r'<th scope="col" class="number ?"[^>]*><a[^>]*>([^<]+)</a>', first)
         held.set()
-    assert head[1] == "LAMBADA@1 strict"
+    assert head[1] == "LAMBADA@1"
 
 
 def test_it_is_sorted_filtered_unfolded_and_its_columns_are_chosen_by_the_address(board: Visitor) -> None:
@@ -108,7 +108,7 @@ def test_it_is_sorted_filtered_unfolded_and_its_columns_are_chosen_by_the_addres
 
     assert names(sort="name") == sorted(map(str, names()))
     assert names(sort="-name") == names(sort="name")[::-1]
-    values = [row["Real@1 strict %"] for row in rows(board)]
+    values = [row["Real@1 %"] for row in rows(board)]
     assert values == sorted(values, reverse=True)  # type: ignore[type-var]
     assert names(q="entity") == ["entity 128"]
     assert [(row["method"], row["run"]) for row in rows(board, q="ENTITY-128-S2")] == [
@@ -120,7 +120,7 @@ def test_it_is_sorted_filtered_unfolded_and_its_columns_are_chosen_by_the_addres
     assert len(names(open="entity 128")) == len(names()) + 3
     wide = rows(board, cols="lambada_top1,real5")[0]
     assert "Real@5 %" in wide
-    assert "Real@1 strict %" not in wide
+    assert "Real@1 %" not in wide
     assert 'class="chip on"' in board.ready("/", cols="real5").body
     assert rows(board, cols="nonsense,<b>", sort="<b>", ref="nobody")
 
@@ -130,7 +130,7 @@ def test_a_table_is_taken_away_as_csv_with_its_intervals(board: Visitor) -> None
     assert answer.headers["content-type"].startswith("text/csv")
     lines = list(csv.DictReader(io.StringIO(answer.body.removeprefix("\ufeff"))))
     row = next(line for line in lines if line["method"] == "entity 128")
-    low, value, high = (float(row[f"Real@1 strict difference (points){part}"]) for part in (" low", "", " high"))
+    low, value, high = (float(row[f"Real@1 difference (points){part}"]) for part in (" low", "", " high"))
     assert low < value < high
     for path, table in (("/compare", "outcomes"), ("/run?key=runs/entity-128-s0", "checkpoints")):
         name = "&" if "?" in path else "?"

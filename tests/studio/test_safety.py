@@ -82,7 +82,8 @@ def test_hostile_names_of_runs_and_texts_of_items_are_text(visit: Visitor) -> No
     for path in ("/", "/compare", "/items", "/play", "/runs"):
         body = visit.ready(path, open="all").body
         assert RUN not in body, path
-        assert html.escape(RUN, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in body, path
+        named = html.escape(RUN, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in body
+        assert named or path == "/", path  # methods of one seed have no rows of runs
         assert MARKUP not in body, path
 
 

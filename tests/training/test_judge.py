@@ -113,7 +113,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
                 raise EvaluationError(f"{len(unscorable)} of {len(paths)} checkpoints could not be scored.")
 
         monkeypatch.setattr(module, "evaluate", evaluate)
-        recipe = TrainRecipe("m", "d", str(root), eval_set="set", **changes)
+        recipe = TrainRecipe("m", "d", str(root), eval_set="set", metric="real1", **changes)
         return module.Judge(
             recipe,
             root,

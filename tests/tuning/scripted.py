@@ -35,7 +35,7 @@ def rate(job: Job) -> float:
 class ScriptedProblem(Problem):
     out: Path
     metric: str = "real1"
-    label: str = "Real@1 strict"
+    label: str = "Real@1"
     space: Space = field(default_factory=lambda: read_space({"learning_rate": {"low": 0.001, "high": 1.0}}, "mlm"))
     binding: dict[str, Any] = field(
         default_factory=lambda: {"task": "mlm", "space": {"learning_rate": {"low": 0.001, "high": 1.0}}}

@@ -38,7 +38,7 @@ def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, 
 
 
 def verdict(final: Final) -> str:
-    return sentence_of(final, "Real@1 strict", "confirm", Say("en"))
+    return sentence_of(final, "Real@1", "confirm", Say("en"))
 
 
 def is_sampled(job: Job) -> bool:

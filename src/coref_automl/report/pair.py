@@ -105,7 +105,7 @@ def _outcomes(pair: Pair, claims: Sequence[Claim], metrics: Sequence[str]) -> Se
     """Every outcome of the pair at once: the answer's claims; for checkpoints, one more per task."""
     every, known = list(claims), {claim.outcome for claim in claims}
     if pair.of_checkpoints:
-        others = [name for name in metrics if METRICS[name].at == 1 and name != "score" and name not in known]
+        others = [name for name in metrics if name != "score" and name not in known]
         every += [pair.checkpoint_claim(name, pair.group.verdict_half) for name in others]
     if len(every) < 2:
         return None

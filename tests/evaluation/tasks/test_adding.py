@@ -98,7 +98,7 @@ def run(package: Path, *words: str | Path, at: Path) -> str:
 @pytest.mark.journey
 def test_a_new_task_goes_through_prepare_eval_and_evaluate(added: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "news.jsonl", [{"id": f"n{number}", "text": text_of(number)} for number in range(6)])
-    marked = write(tmp_path / "marked.jsonl", [{"text": text_of(7), "word": "천문대"}, {"text": text_of(8), "word": "바다"}])
+    marked = write(tmp_path / "marked.jsonl", [{"text": text_of(7), "word": "도서관"}, {"text": text_of(8), "word": "바다"}])
     tasks = ["--task", "last-noun", "--task", "marked"]
     inputs = ["--source", source, "--file", f"marked={marked}", "--all-documents"]
     shown = run(added, "prepare", "eval", "--model", "bundled:ko-mini", *tasks, *inputs, "--out", "set", at=tmp_path)

@@ -105,7 +105,7 @@ class ParsedDocument:
 
     By character offset, `opening` has the first token of a span that starts there, and `closing` the
     token after a span that ends there: `Pieces.cover` for all offsets at once. `whole` has the spans
-    of reference tokens.
+    that are one reference token.
     """
 
     document: Document
@@ -164,12 +164,16 @@ def parse_document(document: Document, tags: Tags, reference: FastTokenizer) -> 
     pieces = tokenize(reference, document.text)
     offsets = np.arange(len(document.text) + 1)
     empty = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(offsets))
-    known = pieces.ids != (-1 if reference.unk_token_id is None else reference.unk_token_id)
+    opening = np.searchsorted(pieces.ends, offsets, "right") - empty
+    closing = np.searchsorted(pieces.starts, offsets, "left")
+    alone = closing[pieces.ends] - opening[pieces.starts] == 1
+    if reference.unk_token_id is not None:
+        alone &= pieces.ids != reference.unk_token_id
     return ParsedDocument(
         document=document,
-        opening=(np.searchsorted(pieces.ends, offsets, "right") - empty).tolist(),
-        closing=np.searchsorted(pieces.starts, offsets, "left").tolist(),
-        whole=frozenset(zip(pieces.starts[known].tolist(), pieces.ends[known].tolist(), strict=True)),
+        opening=opening.tolist(),
+        closing=closing.tolist(),
+        whole=frozenset(zip(pieces.starts[alone].tolist(), pieces.ends[alone].tolist(), strict=True)),
         mentions=tuple(mentions(document.text, tags)),
         pronouns=tags.spans[tags.kinds == PRONOUN],
         identity=fingerprint(document.text)[:HASH],
