@@ -51,7 +51,7 @@ def test_a_long_text_is_read_in_pieces_and_tagged_the_same(tagger: Tagger, monke
     assert "".join(korean._pieces(text)) == text
     assert len(korean._pieces(text)) > 4
     (pieces,) = tagger.tag([text])
-    for name in ("spans", "surroundings", "sentence_ends"):
+    for name in ("spans", "kinds", "sentence_ends"):
         np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
     assert korean._pieces("가" * 10 + " 나") == ["가" * 10 + " 나"]
 
@@ -59,7 +59,7 @@ def test_a_long_text_is_read_in_pieces_and_tagged_the_same(tagger: Tagger, monke
 def test_tags_survive_packing(tagger: Tagger) -> None:
     (tags,) = tagger.tag([korean_text(1)])
     again = Tags.unpack(tags.pack())
-    for name in ("spans", "surroundings", "sentence_ends"):
+    for name in ("spans", "kinds", "sentence_ends"):
         assert (getattr(again, name) == getattr(tags, name)).all()
 
 
@@ -99,7 +99,7 @@ def test_a_cache_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / f"tags2-{korean.kiwi_version()}.sqlite").write_bytes(b"no database" * 1_000)
+    (tmp_path / f"tags3-{korean.kiwi_version()}.sqlite").write_bytes(b"no database" * 1_000)
     (tmp_path / "file").touch()
     for cache, why in (
         (tmp_path, "file is not a database"),

@@ -30,17 +30,9 @@ if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
 
 KINDS = ("NNG", "NNP", "NP")
-"""Tags that are kept: common noun, proper noun, pronoun. The low bits of `Tags.surroundings` index this tuple."""
+"""Tags that are kept: common noun, proper noun, pronoun. `Tags.kinds` indexes this tuple."""
 
 PRONOUN = KINDS.index("NP")
-VERBAL, GLUED, JOINED, COPULA, CLAUSE = 4, 8, 16, 32, 64
-"""Flags of a noun's surroundings. After it: a suffix or verb that turns it into a verb (지정한다), the rest of a longer word
-(국제적), `and` (와), the copula (이다). Before it: the end of a relative clause (새로 지은 건물)."""
-KIND = 3
-"""The mask of a kind's bits."""
-_HARMLESS = frozenset({"들", "님", "씨"})
-"""Suffixes that do not make another word of a noun."""
-_LIGHT_VERBS = frozenset({"하", "되", "시키", "당하"})
 _BATCH_CHARACTERS = 400_000
 _PIECE = 100_000
 """Characters that Kiwi analyses at once: its memory and time grow faster than the length of a text."""
@@ -51,22 +43,16 @@ _BREAKS = ("\n", ". ", " ")
 class Tags:
     """The nouns and sentence ends of a text. Spans count code points and are sorted; each spans exactly its noun in the text.
 
-    `surroundings` has one byte per span: its kind, and the flags of its surroundings.
+    `kinds` has one index into `KINDS` per span.
     """
 
     spans: NDArray[np.int32]
-    surroundings: NDArray[np.uint8]
+    kinds: NDArray[np.uint8]
     sentence_ends: NDArray[np.int32]
 
-    @property
-    def kinds(self) -> NDArray[np.uint8]:
-        """Indices into `KINDS`."""
-        return self.surroundings & np.uint8(KIND)
-
     def pack(self) -> bytes:
-        head = np.array([len(self.surroundings), len(self.sentence_ends)], np.int32)
-        surroundings = self.surroundings.astype(np.uint8)
-        parts = (head, self.spans.astype(np.int32), surroundings, self.sentence_ends.astype(np.int32))
+        head = np.array([len(self.kinds), len(self.sentence_ends)], np.int32)
+        parts = (head, self.spans.astype(np.int32), self.kinds.astype(np.uint8), self.sentence_ends.astype(np.int32))
         return zlib.compress(b"".join(part.tobytes() for part in parts), 1)
 
     @classmethod
@@ -113,7 +99,7 @@ class Tagger:
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
         self._threads = threads or usable_cores()
-        self._store = _TagStore(cache / f"tags2-{kiwi_version()}.sqlite") if cache else None
+        self._store = _TagStore(cache / f"tags3-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
         """Yield one `Tags` per text, in order."""
@@ -296,40 +282,21 @@ def _joined(parts: list[tuple[str, Tags]]) -> Tags:
         spans.append(tags.spans + offset)
         ends.append(np.minimum(tags.sentence_ends, last) + offset)
         offset += len(piece)
-    surroundings = np.concatenate([tags.surroundings for _, tags in parts])
-    return Tags(np.concatenate(spans).astype(np.int32), surroundings, np.concatenate(ends).astype(np.int32))
+    kinds = np.concatenate([tags.kinds for _, tags in parts])
+    return Tags(np.concatenate(spans).astype(np.int32), kinds, np.concatenate(ends).astype(np.int32))
 
 
 def _read_tokens(text: str, tokens: list[Token]) -> Tags:
     """Keep pronouns, and nouns whose span is their form: contracted nouns, which Kiwi restores, cannot be masked."""
     spans, kinds = [], []
-    neighbours = [None, *tokens, None]
-    for before, token, after in zip(neighbours, tokens, neighbours[2:], strict=False):
+    for token in tokens:
         if token.tag not in KINDS:
             continue
         start, end = token.start, token.start + token.len
-        if token.tag != "NP" and text[start:end] != token.form:
-            continue
-        spans.append((start, end))
-        flags = (_follows(end, after) if after else 0) | (CLAUSE if before and before.tag == "ETM" else 0)
-        kinds.append(KINDS.index(token.tag) | flags)
+        if token.tag == "NP" or text[start:end] == token.form:
+            spans.append((start, end))
+            kinds.append(KINDS.index(token.tag))
     ends = [before.start + before.len for before, after in pairwise(tokens) if after.sent_position != before.sent_position]
     if tokens:
         ends.append(len(text))
     return Tags(np.array(spans, np.int32).reshape(-1, 2), np.array(kinds, np.uint8), np.array(ends, np.int32))
-
-
-def _follows(end: int, after: Token) -> int:
-    """The flag of a noun that ends at `end`, from the token after it; a noun that follows directly is of the same compound."""
-    tag, gap = after.tag, after.start - end
-    if tag in ("XSV", "XSA") or (tag in ("VV", "VV-R", "VV-I") and after.form in _LIGHT_VERBS and gap <= 1):
-        return VERBAL
-    if tag == "JC":
-        return JOINED
-    if tag == "VCP":
-        return COPULA
-    if gap > 0 or tag in KINDS or tag[0] == "J" or (tag == "XSN" and after.form in _HARMLESS):
-        return 0
-    if tag[0] == "S" and tag not in ("SL", "SH", "SN"):
-        return 0
-    return VERBAL if tag[0] == "V" else GLUED

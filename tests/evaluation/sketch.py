@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from coref_automl import korean
 from coref_automl.evaluation.tasks.task import ParsedDocument, parse_document
 from coref_automl.korean import KINDS, Tags
 from coref_automl.records import Document
 
 Part = tuple[str, str]
-"""What kind of part (NNG, NNP, NP, or empty for anything else) and its characters; `NNG:VERBAL` adds a flag of `korean`."""
+"""What kind of part (NNG, NNP, NP, or empty for anything else) and its characters."""
 
 
 def letter_tokenizer() -> PreTrainedTokenizerFast:
@@ -37,8 +36,7 @@ def sketch(parts: Sequence[Part], *, name: str = "document") -> ParsedDocument:
         start = len(text) + len(word) - len(word.lstrip())
         text += word
         if kind:
-            tag, _, flag = kind.partition(":")
-            rows.append((start, len(text), KINDS.index(tag) | (getattr(korean, flag) if flag else 0)))
+            rows.append((start, len(text), KINDS.index(kind)))
     spans = np.array([row[:2] for row in rows], np.int32).reshape(-1, 2)
     ends = [match.end() for match in re.finditer(r"\.(?=\s|$)", text)] or [len(text)]
     tags = Tags(spans, np.array([row[2] for row in rows], np.uint8), np.array(ends, np.int32))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from coref_automl.korean import CLAUSE, KIND, KINDS, PRONOUN, Tags, is_hangul
+from coref_automl.korean import KINDS, PRONOUN, Tags, is_hangul
 from coref_automl.records import grouped
 
 NounTag = Literal["NNG", "NNP"]
@@ -20,13 +20,12 @@ _NAME = KINDS.index("NNP")
 
 @dataclass(frozen=True, slots=True)
 class NounMention:
-    """`text[start:end] == form`. A compound is NNP if any part of it is. `around` has the flags of `korean` for its context."""
+    """`text[start:end] == form`. A compound is NNP if any part of it is."""
 
     start: int
     end: int
     form: str
     tag: NounTag
-    around: int = 0
 
     @property
     def span(self) -> tuple[int, int]:
@@ -36,11 +35,11 @@ class NounMention:
 def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[NounMention]:
     """The mentions of a text, in order; they never overlap."""
     nouns = []
-    for start, end, is_name, around in _compounds(tags):
+    for start, end, is_name in _compounds(tags):
         form = text[start:end]
         if end - start < 2 or not is_hangul(form) or (only_names and not is_name):
             continue
-        nouns.append(NounMention(start, end, form, "NNP" if is_name else "NNG", around))
+        nouns.append(NounMention(start, end, form, "NNP" if is_name else "NNG"))
     return nouns
 
 
@@ -53,18 +52,17 @@ def chains(mentions: Sequence[NounMention], *, cap: int | None = 8) -> list[list
     return [_spread(chain, cap) for chain in grouped(mentions, attrgetter("form")).values() if len(chain) >= 2]
 
 
-def _compounds(tags: Tags) -> Iterator[tuple[int, int, bool, int]]:
-    """Yield (start, end, is a name, flags) of maximal runs of adjacent nouns."""
+def _compounds(tags: Tags) -> Iterator[tuple[int, int, bool]]:
+    """Yield (start, end, is a name) of maximal runs of adjacent nouns."""
     nouns = tags.kinds != PRONOUN
-    run: tuple[int, int, bool, int] | None = None
-    for (start, end), flags in zip(tags.spans[nouns].tolist(), tags.surroundings[nouns].tolist(), strict=True):
-        is_name, around = flags & KIND == _NAME, flags & ~KIND
+    run: tuple[int, int, bool] | None = None
+    for (start, end), kind in zip(tags.spans[nouns].tolist(), tags.kinds[nouns].tolist(), strict=True):
         if run is not None and start == run[1]:
-            run = (run[0], end, run[2] or is_name, run[3] & CLAUSE | around)
+            run = (run[0], end, run[2] or kind == _NAME)
         elif run is None or start > run[1]:
             if run is not None:
                 yield run
-            run = (start, end, is_name, around)
+            run = (start, end, kind == _NAME)
     if run is not None:
         yield run
 

@@ -16,7 +16,9 @@ from coref_automl.models.families import LONGEST
 Mode = Literal["mlm", "entity", "combined"]
 HeldOutShare = Annotated[
     float,
-    Setting("Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5),
+    Setting(
+        "Fraction of each source held out for evaluation (at least 310 documents, at most a third); 0 holds out none.", 0, 0.5
+    ),
 ]
 
 
