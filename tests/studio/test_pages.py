@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import pytest
 import torch
-from coref_automl.evaluation.readings import add_mark
 from transformers import AutoModelForMaskedLM
 
 from coref_automl.cli.app import run as command
