@@ -109,10 +109,10 @@ def store_tags(texts: Path, cache: Path) -> None:
         ends = list[int]()
         for part in text.split(". "):
             if tags := known.get(part.rpartition(" ")[0]):
-                found.append(korean.Tags(tags.spans + at, tags.surroundings, tags.sentence_ends))
+                found.append(korean.Tags(tags.spans + at, tags.kinds, tags.sentence_ends))
             at += len(part) + 2
             ends.append(min(at, len(text)))
-        spans, around = (np.concatenate([getattr(one, name) for one in found]) for name in ("spans", "surroundings"))
+        spans, around = (np.concatenate([getattr(one, name) for one in found]) for name in ("spans", "kinds"))
         fresh[korean._key(text)] = korean.Tags(spans.astype(np.int32), around, np.array(ends, np.int32))
         if len(fresh) == 1000:
             store.put(fresh)
