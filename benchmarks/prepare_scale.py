@@ -102,7 +102,7 @@ def store_tags(texts: Path, cache: Path) -> None:
     from coref_automl import korean
 
     known = dict(zip(own := sentences(), korean.Tagger(None).tag(own), strict=True))
-    store, fresh = korean._TagStore(cache / f"tags2-{korean.kiwi_version()}.sqlite"), dict[bytes, korean.Tags]()
+    store, fresh = korean._TagStore(cache / f"tags3-{korean.kiwi_version()}.sqlite"), dict[bytes, korean.Tags]()
     nothing = korean.Tags(np.empty((0, 2), np.int32), np.empty(0, np.uint8), np.empty(0, np.int32))
     for line in texts.open(encoding="utf-8"):
         text, at, found = json.loads(line)["text"], 0, [nothing]
@@ -112,8 +112,8 @@ def store_tags(texts: Path, cache: Path) -> None:
                 found.append(korean.Tags(tags.spans + at, tags.kinds, tags.sentence_ends))
             at += len(part) + 2
             ends.append(min(at, len(text)))
-        spans, around = (np.concatenate([getattr(one, name) for one in found]) for name in ("spans", "kinds"))
-        fresh[korean._key(text)] = korean.Tags(spans.astype(np.int32), around, np.array(ends, np.int32))
+        spans, kinds = (np.concatenate([getattr(one, name) for one in found]) for name in ("spans", "kinds"))
+        fresh[korean._key(text)] = korean.Tags(spans.astype(np.int32), kinds, np.array(ends, np.int32))
         if len(fresh) == 1000:
             store.put(fresh)
             fresh = {}
