@@ -28,7 +28,6 @@ def test_an_item_survives_json(name: str, answer: str, start: int, antecedent: t
         end=start + len(answer),
         answer=answer,
         tag="NNG",
-        candidates=((answer,), *((other,) for other in others)),
         antecedent=antecedent,
     )
     assert ClozeItem.from_json(json.loads(json.dumps(item.to_json()))) == item
@@ -47,7 +46,8 @@ def test_nested_records_survive_json() -> None:
         fingerprints={"weights": "a"},
         estimates={"real1": Estimate(0.5, 0.4, 0.6, 100)},
         baselines={"copy-nearest": {"real1": Estimate(0.1, 0.0, 0.2, 100)}},
-        single_entry_share=0.6,
+        counted={"real": 0.6},
+        counted_names=0.3,
         out_of_reach=0,
         provenance=Provenance("run", 65, 0.5, 1000, "entity", "base", 512, 0),
     )

@@ -14,7 +14,6 @@ from coref_automl.corpus import choice, encode
 from coref_automl.corpus.batch import RowProblem
 from coref_automl.corpus.clean import Filters, reason_to_drop
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.progress import Progress
 from coref_automl.say import VARIABLE, catalogue, in_korean, in_words, language, speaking
@@ -147,7 +146,7 @@ def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
 
 def test_reasons_for_dropped_rows_follow_the_language() -> None:
     filtered = reason_to_drop("가", Filters(min_characters=400)), reason_to_drop("a", Filters(0, 0.5))
-    known = (*choice.REASONS[1:], *encode.REASONS[1:], INSIDE_WORD, NO_CHOICE, *filtered)
+    known = (*choice.REASONS[1:], *encode.REASONS[1:], "begins inside a word", *filtered)
     with speaking("ko"):
         translated = [in_words(reason) for reason in known if reason]
         assert all(re.search("[가-힣]", item) for item in translated)

@@ -300,6 +300,17 @@ def _arms(root: Path) -> list[object]:
     return list(study_at(results, read_groups(results)[0], margin=0.02, seed=0).arms)
 
 
+@pytest.mark.parametrize(("every", "warned"), [(1, False), (3, True)])
+def test_a_model_that_counts_few_items_is_warned_of(tmp_path: Path, every: int, warned: bool) -> None:
+    for number, model in enumerate((Model("base", 0, -1.0), Model("entity-128-s0", 100, 0.4))):
+        scores = make_scores(model, documents=60, own=number, tasks=("real", "new"))
+        kept = [replace(score, rank=score.rank * (at % every == 0)) for at, score in enumerate(scores)]
+        write_evaluation(tmp_path, model, kept)
+    it = answer(tmp_path)
+    assert ("few counted" in it.against) == warned
+    assert ("--task real-choice" in "\n".join(answer_lines(it, Say("en")))) == warned
+
+
 def test_few_documents_and_a_floor_are_named(tmp_path: Path) -> None:
     few = answer(study(tmp_path / "few", {"entity": (0.4,)}, documents=12))
     assert "few documents" in few.against

@@ -33,10 +33,13 @@ from coref_automl.comparison.questions import TASKS, StudyClaims, gains_over_bas
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.columns import holds_text
+from coref_automl.evaluation.metrics import tasks_of
 from coref_automl.evaluation.targets import has_bytes
 from coref_automl.folders import is_folder
+from coref_automl.records import Evaluation
 from coref_automl.statistics.planning import SEEDS, detectable_difference
 
+_FEW_ITEMS, _FEW_NAMES = 1 / 2, 1 / 3
 _FLOOR = 0.02
 """If no model scores more, differences cannot show."""
 
@@ -47,6 +50,12 @@ def answer_of(study: StudyData) -> Answer:
     decision = decide(study, gains)
     gains = with_expected_gain(study, gains, decision.leading)
     return _AnswerBuilder(study, decision, StudyClaims(study, gains, decision.leading)).answer()
+
+
+def counts_few(evaluation: Evaluation, metric: str) -> bool:
+    """Does a model count under half of the metric's items, or under a third of the repeated names?"""
+    share = min((evaluation.counted.get(task, 1.0) for task in tasks_of(metric)), default=1.0)
+    return share < _FEW_ITEMS or 0 < evaluation.counted_names < _FEW_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +214,7 @@ class _AnswerBuilder:
         scores = [score.value for entry in study.entries if (score := entry.evaluation.estimates.get(study.metric))]
         caveats: dict[Caveat, bool] = {
             "few documents": any("few documents" in claim.against for claim in gains),
+            "few counted": counts_few(self.decision.top.evaluation, study.metric),
             "floor": max(scores, default=1.0) < _FLOOR,
             "base not evaluated": self.decision.action == "no base",
             "one seed": bool(study.arms) and not study.replicated,

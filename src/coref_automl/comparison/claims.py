@@ -28,11 +28,11 @@ Test = Literal["crossed", "paired", "sign flips"]
 """Runs crossed with documents; runs paired by seed; one model against another, one sign per document."""
 Caveat = Literal[
     "one seed", "copies", "one document", "few documents", "unequal training", "equal tokens", "chosen",
-    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor",
+    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor", "few counted",
 ]  # fmt: skip
 """Caveats of a claim. "chosen": its side was selected among several on the data (winner's curse); "checkpoint": it is about
 checkpoints and says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high
-enough."""
+enough; "few counted": the model counts few of the items, or of the names."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
 Do = Literal[

@@ -171,7 +171,7 @@ def _entity_table(texts: InspectedTexts, say: Say) -> Table:
         lines.append(row(model, f"{facts.pieces:.2f}", *shares, _count_and_share(facts.unknown, texts.entities)))
     caption = say(
         "개체 (한 어휘 항목: 완전 일치 지표의 상한)",
-        "entities (one entry: the word alone is one vocabulary entry, the ceiling of strict)",
+        "entities (one entry: the word alone is one vocabulary entry, as counted items need)",
     )
     return Table(head, tuple(lines), frozenset(range(1, 8)), caption)
 
