@@ -192,10 +192,8 @@ def test_nouns_leaves_no_mention_of_a_hidden_noun_visible() -> None:
 def test_nouns_hides_as_many_tokens_as_entity() -> None:
     rng = np.random.default_rng(3)
     starts = np.arange(2, 250, 4)
-    chained = [
-        (int(at), int(at) + 1 + int(rng.integers(2)), int(chain))
-        for at, chain in zip(starts, rng.integers(0, 15, 62), strict=True)
-    ]
+    ends, numbers = starts + 1 + rng.integers(2, size=62), rng.integers(0, 15, 62)
+    chained = [(int(start), int(end), int(chain)) for start, end, chain in zip(starts, ends, numbers, strict=True)]
     source = row(256, total=256, mentions=chained)
     source.tokens[1:255] = np.arange(254) + 100
     special = np.zeros(400, dtype=bool)
