@@ -31,22 +31,21 @@ from numpy.typing import NDArray
 
 import admission_table
 from coref_automl.config import from_mapping, read_yaml
-from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer, ScoringItem, pick
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.evaluation.windows import WINDOW
 from coref_automl.models.load import LoadedModel, load_masked_lm
 from coref_automl.models.vocabulary import word_ids
-from coref_automl.records import ClozeItem, ItemScore, halves_of
-
-FAR = "real-far"
-"""The task whose windows are long; the others' antecedents are near or in the passage."""
-
+from coref_automl.records import ClozeItem
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """`methods` are trained with the settings of `train` and their own, one run per seed. `ruin` is trained once. `noise` is the
     standard deviation of Gaussian noise, as a share of each matrix's own. `attention` cuts the reach of global layers to that
-    many tokens. `documents`: score the items of that many documents of each task, 0 for all.
+    many tokens. Windows have `window` tokens and grow to `longest` for far items. `documents`: score the items of that many
+    documents of each task, 0 for all.
     """
 
     model: str
@@ -59,8 +58,8 @@ class Admission:
     noise: tuple[float, ...] = (0.10, 0.15, 0.20, 0.30)
     draws: int = 3
     attention: tuple[int, ...] = (64, 16)
-    window: int = 512
-    far_window: int = 2048
+    window: int = WINDOW
+    longest: int = 2048
     documents: int = 0
     device: str = "auto"
     jobs: int = 1
@@ -99,6 +98,12 @@ def contenders(recipe: Admission) -> list[Contender]:
     return [*trained, Contender(admission_table.BASE), *noise, *cut]
 
 
+class BonusScorer(Scorer):
+    """The scorer, with hits under each copy bonus for every task that ranks entries."""
+
+    bonus_tasks = tuple(TASKS)
+
+
 class WithoutMentions(Scorer):
     """The scorer, with every other occurrence of the answer's pieces in the window replaced by masks.
 
@@ -107,9 +112,9 @@ class WithoutMentions(Scorer):
 
     def prepare(self, item: ClozeItem, *arguments: Any) -> ScoringItem:
         prepared = super().prepare(item, *arguments)
-        forms = {tuple(word_ids(self._tokenizer, item.answer, initial=initial)) for initial in (True, False)}
-        hide = partial(masked, forms=forms, mask_id=self.mask_id)
         window = prepared.window
+        forms = {tuple(word_ids(self._tokenizer, item.answer, initial=initial)) for initial in (True, False)}
+        hide = partial(masked, forms=forms | {window.pieces}, mask_id=self.mask_id)
         return replace(prepared, window=replace(window, before=hide(window.before), after=hide(window.after)))
 
 
@@ -144,12 +149,14 @@ def cut_attention(model: Any, tokens: int) -> None:
 
 
 def _band(reach: int, _: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Intersect the mask that SDPA gets with a band around the diagonal."""
+    """Intersect the mask that SDPA gets with a band around the diagonal; padding far from all text attends to itself."""
     hidden = arguments[0] if arguments else options["hidden_states"]
     position = torch.arange(hidden.shape[1], device=hidden.device)
-    near = ((position[:, None] - position[None, :]).abs() <= reach)[None, None]
-    given = options.get("attention_mask")
-    return arguments, {**options, "attention_mask": near if given is None else given & near}
+    distance = (position[:, None] - position[None, :]).abs()[None, None]
+    allowed = distance <= reach
+    if (given := options.get("attention_mask")) is not None:
+        allowed = given & allowed | (distance == 0)
+    return arguments, {**options, "attention_mask": allowed}
 
 
 def run_one(recipe: Admission, contender: Contender, out: Path) -> None:
@@ -162,24 +169,28 @@ def run_one(recipe: Admission, contender: Contender, out: Path) -> None:
         settings = {"model": recipe.model, "dataset": recipe.dataset, "out": str(out / "runs" / contender.name)}
         settings |= {"seed": contender.number, "device": recipe.device, "checkpoints": 1, **contender.train}
         path = str(train(from_mapping(TrainRecipe, settings, contender.name)).checkpoints[-1])
-    evalset = EvalSet.open(recipe.eval_set)
+    evalset = opened(recipe)
     items = chosen_items(evalset, recipe.documents)
     device, dtype = pick(recipe.device)
-    longest = max(recipe.window, recipe.far_window)
-    loaded = load_masked_lm(path, seq_len=longest, device=device)
+    loaded = load_masked_lm(path, seq_len=recipe.longest, device=device)
     if contender.noise:
         add_noise(loaded.model, contender.noise, contender.number)
     if contender.attention is not None:
         cut_attention(loaded.model, contender.attention)
     arrays: dict[str, Any] = {"group": contender.group, "number": contender.number}
-    for name, kind in (("rank", Scorer), ("hidden", WithoutMentions)):
-        scores = score(kind, loaded, evalset, items, recipe, dtype)
+    for name, kind in (("rank", BonusScorer), ("hidden", WithoutMentions)):
+        scorer = kind(loaded, evalset.noun_table(loaded.tokenizer), seq_len=recipe.window, dtype=dtype)
+        scores = {one.item: one for batch in scorer.score(items, evalset.documents, evalset.nouns) for one in batch}
         arrays[name] = np.array([scores[item.id].rank for item in items], np.int32)
         if name == "rank":
             bonuses = [scores[item.id].bonus_hits or (False,) * len(COPY_BONUSES) for item in items]
             arrays["bonus"] = np.array(bonuses, np.bool_)
             arrays["has_bonus"] = np.array([bool(scores[item.id].bonus_hits) for item in items])
     np.savez_compressed(out / "contenders" / f"{contender.name}.npz", **arrays)
+
+
+def opened(recipe: Admission) -> EvalSet:
+    return EvalSet.open(bundled_eval_set() if recipe.eval_set == "bundled" else Path(recipe.eval_set))
 
 
 def chosen_items(evalset: EvalSet, documents: int) -> list[ClozeItem]:
@@ -190,18 +201,6 @@ def chosen_items(evalset: EvalSet, documents: int) -> list[ClozeItem]:
         kept = set(clusters[:documents] if documents else clusters)
         chosen += [item for item in items if item.cluster in kept]
     return chosen
-
-
-def score(
-    kind: type[Scorer], loaded: LoadedModel, evalset: EvalSet, items: Sequence[ClozeItem], recipe: Admission, dtype: str
-) -> dict[str, ItemScore]:
-    nouns = evalset.noun_table(loaded.tokenizer)
-    found: dict[str, ItemScore] = {}
-    for is_far, length in ((False, recipe.window), (True, recipe.far_window)):
-        scorer = kind(loaded, nouns, seq_len=length, dtype=dtype)
-        group = [item for item in items if (item.task == FAR) == is_far]
-        found |= {one.item: one for batch in scorer.score(group, evalset.documents) for one in batch}
-    return found
 
 
 def run_all(recipe: Admission, given: argparse.Namespace) -> None:
@@ -229,7 +228,7 @@ def run_all(recipe: Admission, given: argparse.Namespace) -> None:
 
 def pack(recipe: Admission, out: Path) -> None:
     """Write what all contenders left, and the items' own facts, as one file."""
-    items = chosen_items(EvalSet.open(recipe.eval_set), recipe.documents)
+    items = chosen_items(opened(recipe), recipe.documents)
     facts = {name: np.array([getattr(item, name) for item in items]) for name in ("id", "task", "cluster", "source", "tag")}
     facts["distance"] = np.array([item.distance for item in items], np.int32)
     arrays: dict[str, Any] = {f"item/{name}": values for name, values in facts.items()}
