@@ -18,7 +18,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,16 +36,17 @@ from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer, ScoringItem, pick
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import WINDOW
-from coref_automl.models.load import LoadedModel, load_masked_lm
+from coref_automl.models.load import load_masked_lm
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.records import ClozeItem
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """`methods` are trained with the settings of `train` and their own, one run per seed. `ruin` is trained once. `noise` is the
     standard deviation of Gaussian noise, as a share of each matrix's own. `attention` cuts the reach of global layers to that
     many tokens. Windows have `window` tokens and grow to `longest` for far items. `documents`: score the items of that many
-    documents of each task, 0 for all.
+    documents of each task, 0 for all. After `minutes` nothing more is started or goes on.
     """
 
     model: str
@@ -63,6 +64,7 @@ class Admission:
     documents: int = 0
     device: str = "auto"
     jobs: int = 1
+    minutes: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Contender:
 
 
 def contenders(recipe: Admission) -> list[Contender]:
-    """The models, those that are trained first, as they take longest."""
+    """The models: the base, which all verdicts need, then those that take longest."""
     trained = [
         Contender(method, seed, {"objective": method, **recipe.train, **settings})
         for seed in range(recipe.seeds)
@@ -90,12 +92,10 @@ def contenders(recipe: Admission) -> list[Contender]:
     if recipe.ruin:
         trained.append(Contender(admission_table.RUIN, 0, {**recipe.train, **recipe.ruin}))
     noise = [
-        Contender(admission_table.noise_group(share), draw, noise=share)
-        for share in recipe.noise
-        for draw in range(recipe.draws)
+        Contender(admission_table.noise_group(share), draw, noise=share) for share in recipe.noise for draw in range(recipe.draws)
     ]
     cut = [Contender(admission_table.attention_group(tokens), attention=tokens) for tokens in recipe.attention]
-    return [*trained, Contender(admission_table.BASE), *noise, *cut]
+    return [Contender(admission_table.BASE), *trained, *noise, *cut]
 
 
 class BonusScorer(Scorer):
@@ -121,9 +121,11 @@ class WithoutMentions(Scorer):
 def masked(ids: NDArray[np.int32], forms: set[tuple[int, ...]], mask_id: int) -> NDArray[np.int32]:
     hidden = ids.copy()
     for form in forms:
-        for start in range(len(ids) - len(form) + 1):
-            if tuple(ids[start : start + len(form)].tolist()) == form:
-                hidden[start : start + len(form)] = mask_id
+        if len(form) > len(ids):
+            continue
+        places = np.lib.stride_tricks.sliding_window_view(ids, len(form))
+        for start in np.flatnonzero((places == np.array(form)).all(axis=1)):
+            hidden[start : start + len(form)] = mask_id
     return hidden
 
 
@@ -212,12 +214,16 @@ def run_all(recipe: Admission, given: argparse.Namespace) -> None:
         if (given.out / "contenders" / f"{contender.name}.npz").is_file():
             return None
         command = [sys.executable, __file__, "one", "--recipe", str(given.recipe), "--out", str(given.out)]
-        done = subprocess.run(
-            [*command, "--contender", contender.name, *given.changes], capture_output=True, text=True, check=False
-        )
-        state = "done" if done.returncode == 0 else f"FAILED\n{done.stderr[-2000:]}"
+        command += ["--contender", contender.name, *given.changes]
+        left = 60 * recipe.minutes - (time.monotonic() - started)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(left, 0.001))
+            error = done.stderr[-2000:] if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            error = "out of time"
+        state = f"FAILED: {error}" if error else "done"
         print(f"{time.monotonic() - started:6.0f} s  {contender.name}: {state}", flush=True)
-        return contender.name if done.returncode else None
+        return contender.name if error else None
 
     with ThreadPoolExecutor(recipe.jobs) as threads:
         failed = [name for name in threads.map(run, contenders(recipe)) if name]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +165,12 @@ def _row(metric: Metric, items: Weighted, scores: Scores) -> Row:
     if MLM in values and NOUNS in values:
         gain = _at_most(_difference(values[NOUNS], values[MLM], items), GAIN)
         row.tests["nouns"] = gain if tasks - set(CONTEXT_FREE) else Verdict(gain.value, gain.low, gain.high, "-")
-    row.tests["cheat"], row.cheat_bonus = _cheat(metric, items, scores, tasks)
+    row.tests["cheat"], row.cheat_bonus = _cheat(items, scores)
     row.tests["grades"] = _grades(means)
     hidden = _difference(values[BASE], items.of_ranks(scores.groups[BASE]["hidden"]), items)
     says = "-" if not tasks - set(CONTEXT_FREE) else _said(hidden.low > 0)
     row.tests["context"] = Verdict(hidden.value, hidden.low, hidden.high, says)
-    _signal(row, values, means)
+    _signal(row, means)
     said = [test.says for test in row.tests.values()]
     row.admitted = "fail" if "fail" in said else "undecided" if "undecided" in said else "pass"
     return row
@@ -196,7 +197,7 @@ def _said(passed: bool) -> str:
     return "pass" if passed else "fail"
 
 
-def _cheat(metric: Metric, items: Weighted, scores: Scores, tasks: set[str | None]) -> tuple[Verdict, float | None]:
+def _cheat(items: Weighted, scores: Scores) -> tuple[Verdict, float | None]:
     """The best gain of a bonus on the base, and that bonus. Bonuses have hits at 1 alone."""
     base = scores.groups[BASE]
     if (items.at != 1).any() or not base["has_bonus"][0, items.places].all():
@@ -225,13 +226,13 @@ def ladders(groups: Sequence[str]) -> list[list[str]]:
 
 def _grades(means: Mapping[str, float]) -> Verdict:
     """The smallest step down on any ladder."""
-    steps = [means[a] - means[b] for ladder in ladders(list(means)) for a, b in zip(ladder, ladder[1:], strict=False)]
+    steps = [means[a] - means[b] for ladder in ladders(list(means)) for a, b in pairwise(ladder)]
     if not steps:
         return Verdict(math.nan, math.nan, math.nan, "-")
     return Verdict(min(steps), math.nan, math.nan, _said(min(steps) > -STEP))
 
 
-def _signal(row: Row, values: Mapping[str, NDArray[np.float64]], means: Mapping[str, float]) -> None:
+def _signal(row: Row, means: Mapping[str, float]) -> None:
     """Spread of the means over the pooled spread of seeds: of all contenders, and of the base and the trained methods alone."""
     trained = [group for group in means if " " not in group and group not in (BASE, RUIN)]
     variances = [float(np.var(row.values[group], ddof=1)) for group in trained if len(row.values[group]) > 1]
