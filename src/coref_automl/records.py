@@ -77,13 +77,12 @@ class Document(Record):
 
 @dataclass(frozen=True, slots=True)
 class ClozeItem(Record):
-    """One hidden span of one document, the same for every model and every length.
+    """One hidden noun of one document, the same for every model and every length.
 
-    `start:end` is the hidden span of the document's text and `text[start:end] == answer`. The antecedent is the first mention
-    (real), the nearest other occurrence (real-far) or the nearest other mention of the entity (gold). `candidates` are groups of
-    surface forms, the right group first; except in gold, every group is one word. `distance` counts reference tokens from
-    antecedent to gap, -1 without an antecedent. `before`: an earlier mention is in reach, not only later ones; `copyable`: the
-    answer occurs next to the same word elsewhere in the document; both are None if the task does not define them.
+    `start:end` is the hidden span of the document's text and `text[start:end] == answer`. The
+    antecedent is the nearest earlier mention (real), or the nearest other occurrence (real-far,
+    lambada). `distance` counts reference tokens from antecedent to gap, -1 without an antecedent.
+    `cluster` is a hash of the document's text, by which halves are drawn.
     """
 
     id: str
@@ -95,20 +94,19 @@ class ClozeItem(Record):
     end: int
     answer: str
     tag: str
-    candidates: tuple[tuple[str, ...], ...]
     antecedent: tuple[int, int] | None = None
     distance: int = -1
-    pronoun_between: bool = False
-    before: bool | None = None
-    copyable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ItemScore(Record):
-    """The score of one model on one item. Ranks count from 1; 0 means that no vocabulary entry can match.
+    """The score of one model on one item.
 
-    `word_rank` is the rank of the right group among the item's candidates, last among ties; None if `word` was not run. Cluster,
-    source, tag, distance and answer are copied from the item, so that a file of scores can be read by itself.
+    `rank` counts from 1. It is 0 if the answer is not one entry at the gap with token edges at
+    both ends in the model's own tokenization: the item is not counted for this model. `bonus_hits`
+    says for each of `metrics.COPY_BONUSES` whether the answer is first when the bonus is added to
+    the logits of nouns visible in the window. `ahead` has the nouns that beat the answer, best
+    first. Other fields are copied from the item, so that a file of scores can be read by itself.
     """
 
     item: str
@@ -118,16 +116,13 @@ class ItemScore(Record):
     answer: str
     tag: str
     distance: int
-    strict_rank: int
-    lenient_rank: int
+    rank: int
     top: tuple[str, ...]
     pieces: int
     own_distance: int = -1
     out_of_reach: bool = False
-    word_rank: int | None = None
-    pronoun_between: bool = False
-    before: bool | None = None
-    copyable: bool | None = None
+    bonus_hits: tuple[bool, ...] = ()
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +176,7 @@ class Evaluation(Record):
 
     `estimates` maps the name of a metric (see evaluation/metrics) to its estimate; metrics that were not run are absent.
     `fingerprints` are hashes of weights, items and tokenizer. `baselines` maps the name of a baseline to its estimates.
+    `counted` is the share of each task's items that this model counts, `counted_names` that of names among Real items.
     `evalset_path` is the path of the set at the last evaluation; empty in an archive. `half`: the set is this half of another.
     """
 
@@ -195,7 +191,8 @@ class Evaluation(Record):
     fingerprints: dict[str, str]
     estimates: dict[str, Estimate]
     baselines: dict[str, dict[str, Estimate]]
-    single_entry_share: float
+    counted: dict[str, float]
+    counted_names: float
     out_of_reach: int
     provenance: Provenance | None = None
     evalset_path: str = ""

@@ -47,7 +47,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("train", "Search for the best settings and confirm them with new seeds."),
     "evaluate": ("evaluate", "Score checkpoints on frozen items."),
     "fill": ("evaluate", "Compare what models predict for a [MASK]."),
-    "evalset": ("evaluate", "Read the items of an evaluation set."),
     "compare": ("compare", "Compare evaluated checkpoints on the same items."),
     "report": ("compare", "Write a report of evaluations: one HTML page, Markdown, tables."),
     "archive": ("compare", "Keep the numbers of evaluations without any text."),

@@ -1,4 +1,4 @@
-"""coref-automl evaluate, fill, evalset: score checkpoints on frozen items, look at what models put into a gap, read the items."""
+"""coref-automl evaluate, fill: score checkpoints on frozen items, look at what models put into a gap."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import COMMANDS, answers_file, app, note_foreign, print_json, print_result
+from coref_automl.cli.app import answers_file, app, note_foreign, print_json, print_result
 from coref_automl.cli.options import AsJson, Column, Device, OptionalOut, Rows, SkipBad, options_from, recipe_from
 from coref_automl.config import choose
-from coref_automl.errors import EvalSetError, InputError
+from coref_automl.errors import InputError
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.progress import Progress
 from coref_automl.records import Evaluation
-from coref_automl.say import Lang, Say, language, say
+from coref_automl.say import Lang, Say, language
 
 
 @app.command(epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536")
@@ -26,18 +26,18 @@ def evaluate(
     *,
     by: Annotated[
         list[str] | None,
-        typer.Option("--by", help="Add a table by source, tag, pieces, reach, distance, half or pronoun; repeatable."),
+        typer.Option("--by", help="Add a table by source, tag, reach, distance or half; repeatable."),
     ] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="Metric of the --by tables.")] = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Score checkpoints on frozen items: Real, Real-far, LAMBADA and gold, each with a confidence interval.
+    """Score checkpoints on frozen items: Real, New, Real-far and LAMBADA, each with a confidence interval.
 
     Finished evaluations are reused; the same command resumes an interrupted one. Results are stored in the run's folder, or in
     --out.
     """
-    from coref_automl.evaluation.metrics import GROUPINGS, METRICS
+    from coref_automl.evaluation.metrics import GROUPINGS, metric_named
     from coref_automl.evaluation.results import nearby_evaluations
     from coref_automl.evaluation.run import evaluate as run
     from coref_automl.evaluation.targets import summary_json
@@ -47,7 +47,7 @@ def evaluate(
     for grouping in by or ():
         choose(grouping, GROUPINGS, "grouping")
     if metric:
-        choose(metric, METRICS, "metric")
+        metric_named(metric)
     recipe = recipe_from(EvaluateRecipe, given, "evaluate")
     printed: list[Evaluation] = []
 
@@ -133,53 +133,3 @@ def fill(
     note_foreign(str(sentence))
     fills = [run(ready, str(sentence), name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
     print_json([filled.to_json() for filled in fills]) if as_json else print("\n".join(format_filled(fills)))
-
-
-evalset_app = typer.Typer(help=COMMANDS["evalset"][1], no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(evalset_app, name="evalset")
-
-
-@evalset_app.callback()
-def _group() -> None:
-    """Keep a group although it has a single command."""
-
-
-@evalset_app.command(epilog="Example: coref-automl evalset read evalsets/wiki --reader kim --sample 200")
-def read(
-    folder: Annotated[Path, typer.Argument(metavar="SET", help="Folder of an evaluation set.")],
-    reader: Annotated[str | None, typer.Option("--reader", help="Name of the reader. Default: only print what was read.")] = None,
-    task: Annotated[list[str] | None, typer.Option("--task", help="Task; repeatable. Default: all.")] = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Items read of each task, the same for every reader.")] = 200,
-    as_json: AsJson = False,
-) -> None:
-    """Mark items one by one: f fair, a ambiguous, l lexical, w wrong antecedent, t tagger error; s skips, q stops.
-
-    Marks are kept in SET/readings/READER.jsonl, and reading goes on where it stopped. At the end: the share of fair items of each
-    task with its 95% interval, and the agreement of the readers.
-    """
-    from coref_automl.evaluation import readings
-    from coref_automl.evaluation.evalset import EvalSet
-
-    evalset = EvalSet.open(folder)
-    items = evalset.select(task)
-    if not items:
-        raise EvalSetError(f"{folder} has no items of {', '.join(task or [])}; it has {', '.join(evalset.items)}.")
-    if reader is not None:
-        readings.path_of(folder, reader)
-        known = readings.marks_of(folder).get(reader, {})
-        unread = readings.to_read(items, sample, known)
-        for number, item in enumerate(unread, 1):
-            passage = readings.passage_of(item, evalset.documents[item.document])
-            print(f"\n[{number}/{len(unread)}] {item.task}, {item.source}\n{passage}")
-            key = typer.prompt("f/a/l/w/t, s, q", default="s").strip().lower()[:1]
-            if key == "q":
-                break
-            if key in readings.KEYS:
-                readings.add_mark(folder, reader, item.id, readings.KEYS[key])
-    summaries = readings.summarise(items, readings.marks_of(folder))
-    if as_json:
-        print_json([summary.to_json() for summary in summaries])
-    else:
-        print("\n".join(map(str, summaries)) or f"{folder}: not read yet")
-        hint = say("모델의 답과 함께 보기", "Beside the models' answers")
-        print(f"{hint}: coref-automl studio RUNS {shlex.quote(str(folder))}")

@@ -134,7 +134,6 @@ for _mode in DATASETS:
 def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
     from coref_automl.evaluation.prepare import prepare_eval
-    from coref_automl.evaluation.readings import marks_of, summarise
     from coref_automl.evaluation.recipe import lines
 
     evalset = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
@@ -143,8 +142,7 @@ def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
         return
     count = f"{sum(map(len, evalset.items.values())):,}"
     frozen = say(f"문항 {count}개 고정", f"{count} items, frozen")
-    readings = summarise(evalset.select(), marks_of(evalset.folder))
-    print("\n".join([*lines(evalset.manifest), *map(str, readings), f"{out}: {frozen}"]))
+    print("\n".join([*lines(evalset.manifest), f"{out}: {frozen}"]))
 
 
 @prepare_app.command(epilog="Example: coref-automl prepare status prepared_datasets/web")

@@ -25,7 +25,6 @@ from coref_automl.coreference.recipe import BUNDLED, HeadSettings, scheme_for
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.corpus.clean import foreign_note
 from coref_automl.errors import InputError
-from coref_automl.evaluation.tasks.gold import PRONOUNS
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.korean import composed, ends_in_consonant
@@ -47,6 +46,15 @@ Confidence = Sequence[Sequence[float | None]]
 _TERMINAL = (46, 43, 42, 45, 44, 41, 106, 103, 102, 105, 104, 101)
 _PLAIN = "\x1b[0m"
 KIND = "coreference predictions"
+PRONOUNS = frozenset(
+    word
+    for line in (
+        "나 내 난 날 저 제 전 절 너 네 넌 널 그 그녀 그이 그네 자기 자신 당신 우리 저희 너희 누구 이이 저이",
+        "그대 자네 얘 걔 쟤 이 본인 그들 그녀들 우리들 저희들 너희들 자기네 우리네 이들 저들 그대들 당신들 이것 그것 저것",
+    )
+    for word in line.split()
+)
+"""Forms that are pronouns whatever the tagger says."""
 _BUNDLED_NOTE = (
     "일곱 장르의 글 681편(ko-coref, 언어 모델이 주석), 단편소설 28편(KoCoNovel, 둘 다 CC BY-SA 4.0), "
     "이전 모델 다섯이 함께 주석한 글 2,266편으로 학습했습니다. "

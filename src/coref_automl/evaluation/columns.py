@@ -9,7 +9,7 @@ Columns, not records: a hundred checkpoints of 11,000 items are a million rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,15 @@ from numpy.typing import NDArray
 from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, short_repr
 from coref_automl.errors import InputError
 from coref_automl.guard import parse_json, read_arrays, read_whole
-from coref_automl.records import ClozeItem, Half, ItemScore, half_of, halves_of
+from coref_automl.records import ClozeItem, ItemScore
 from coref_automl.store import NOT_JSON, atomic_write, read_jsonl
 
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
 FACTS = ("task", "cluster", "source", "tag", "distance")
 OWN = ("pieces", "own_distance")
 """Columns that depend on the tokenizer: an archive stores them once, and again for evaluations where they differ."""
-FLAGS = ("out_of_reach", "pronoun_between")
-RULES = ("strict_rank", "lenient_rank", "word_rank")
-NOT_RUN = -1
-_SHARED = (*FACTS, "pronoun_between", *OWN)
-_NO_TEXT: dict[str, Any] = {"answer": "", "top": ()}
+_SHARED = (*FACTS, *OWN)
+_NO_TEXT: dict[str, Any] = {"answer": "", "top": (), "ahead": ()}
 
 _REMEDY = "the file was edited: remove its folder, and evaluate again"
 _LARGEST = 2**31 - 1
@@ -81,29 +78,19 @@ def read_scores(folder: Path) -> list[ItemScore]:
     """The items as records. Archived ones have no answer and no words, and a number instead of a document's name."""
     if holds_text(folder):
         return read_items(folder / ITEMS)
-    names = ("item", *FACTS, *FLAGS, *OWN, *RULES)
+    names = ("item", *_SHARED, "rank", "out_of_reach", "bonus_hits")
     columns = read_columns(folder, names[1:])
     rows = (dict(zip(names, values, strict=True)) for values in zip(*(columns[name] for name in names), strict=True))
-    return [
-        ItemScore(**{**row, "word_rank": None if row["word_rank"] == NOT_RUN else row["word_rank"]}, **_NO_TEXT) for row in rows
-    ]
+    return [ItemScore(**{**row, "bonus_hits": tuple(row["bonus_hits"])}, **_NO_TEXT) for row in rows]
 
 
 def read_items(path: Path) -> list[ItemScore]:
     return list(read_stored_rows(path, ItemScore, remedy=_REMEDY))
 
 
-def lacks(folder: Path, items: Sequence[ClozeItem], words: frozenset[str]) -> bool:
-    """Whether a finished evaluation lacks an item, or a word rank of the items in `words`."""
-    columns = read_columns(folder, ("word_rank",))
-    ranks = dict(zip(columns["item"], columns["word_rank"], strict=True))
-    return any(item.id not in ranks or (item.id in words and ranks[item.id] is None) for item in items)
-
-
-def whole_numbers(ranks: Sequence[int | None]) -> NDArray[np.int32]:
-    """Ranks as an array, with NOT_RUN for None."""
-    values = np.array(ranks, np.float64)
-    return np.where(np.isnan(values), NOT_RUN, values).astype(np.int32)
+def lacks(folder: Path, items: Sequence[ClozeItem]) -> bool:
+    """Whether a finished evaluation lacks an item."""
+    return not {item.id for item in items} <= set(read_columns(folder, ())["item"])
 
 
 def _archived(folder: Path) -> dict[str, NDArray[Any]]:
@@ -112,7 +99,9 @@ def _archived(folder: Path) -> dict[str, NDArray[Any]]:
     items = _items_file(folder, str(own.pop("set")))
     shared = _load_shared(items, items.stat().st_mtime_ns)
     rows = own.pop("rows", np.arange(len(shared["item"])))
-    return {name: column[rows] for name, column in shared.items()} | own
+    columns = {name: column[rows] for name, column in shared.items()} | own
+    columns.setdefault("bonus_hits", np.zeros((len(rows), 0), np.bool_))
+    return columns
 
 
 def items_name(fingerprint: str) -> str:
@@ -150,26 +139,11 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def write_ranks(members: Sequence[tuple[Path, Path]], archive: Path, fingerprint: str) -> None:
     """Archive the evaluations of one set, given as pairs of their folder and the new one; what they share is stored once."""
-    columns = [read_columns(source, (*_SHARED, *RULES, "out_of_reach")) for source, _ in members]
+    columns = [read_columns(source, (*_SHARED, "rank", "out_of_reach", "bonus_hits")) for source, _ in members]
     index, shared = _items(columns)
     _write(archive / items_name(fingerprint), {"item": np.array(list(index)), **shared})
     for (_, folder), of_member in zip(members, columns, strict=True):
         _write(folder / RANKS, {"set": np.array(fingerprint), **_own(of_member, index, shared)})
-
-
-def document_names(halves: Mapping[str, Half]) -> dict[str, str]:
-    """A numbered name for every document that keeps the order of the documents and the half of each.
-
-    Resampling orders documents by name and `halves_of` hashes the name, so an archive gives the same draws and halves as the
-    original evaluations. In a small set all names of `select` hash below those of `confirm`.
-    """
-    renamed = {}
-    for number, name in enumerate(np.unique(np.asarray(list(halves))).tolist()):
-        salt = 0
-        while half_of(new := f"{number:06d}.{salt}") != halves[name]:
-            salt += 1
-        renamed[name] = new
-    return renamed
 
 
 def _items(columns: Sequence[dict[str, list[Any]]]) -> tuple[dict[str, int], dict[str, NDArray[Any]]]:
@@ -182,16 +156,18 @@ def _items(columns: Sequence[dict[str, list[Any]]]) -> tuple[dict[str, int], dic
                 index[item] = len(index)
                 for name in _SHARED:
                     shared[name].append(of_member[name][row])
-    renamed = document_names(halves_of(zip(shared["task"], shared["cluster"], strict=True)))
-    shared["cluster"] = [renamed[name] for name in shared["cluster"]]
     return index, {name: _compact(np.array(values)) for name, values in shared.items()}
 
 
 def _own(columns: dict[str, list[Any]], index: dict[str, int], shared: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The columns of one evaluation: ranks, reach, its rows if not all, and its tokenizer's columns if they differ."""
     rows = np.array([index[item] for item in columns["item"]])
-    own = {name: _compact(whole_numbers(columns[name])) for name in RULES}
+    own = {"rank": _compact(np.array(columns["rank"], np.int32))}
     own["out_of_reach"] = np.array(columns["out_of_reach"], np.bool_)
+    most = max(map(len, columns["bonus_hits"]), default=0)
+    if most:
+        blank = [False] * most
+        own["bonus_hits"] = np.array([list(hits) or blank for hits in columns["bonus_hits"]], np.bool_)
     if not np.array_equal(rows, np.arange(len(index))):
         own["rows"] = _compact(rows)
     for name in OWN:

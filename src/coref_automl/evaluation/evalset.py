@@ -19,6 +19,7 @@ from coref_automl.decoder import read_stored, short_repr
 from coref_automl.errors import EvalSetError, RecipeError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.evaluation.tasks.task import VERSION
 from coref_automl.fingerprints import fingerprint, fingerprint_files
 from coref_automl.folders import MANIFEST, claim_folder, is_done, is_there, kind_of_folder, mark_done, with_article
 from coref_automl.models.vocabulary import FastTokenizer
@@ -37,6 +38,7 @@ class TaskCounts(TypedDict):
     halves: dict[str, int]
     sources: dict[str, int]
     buckets: dict[str, int]
+    single: int
     drops: dict[str, int]
 
 
@@ -49,6 +51,7 @@ class _Named(TypedDict):
 class SetManifest(_Named, total=False):
     """A set's manifest.json; `evaluation/recipe` makes all but the fingerprint."""
 
+    version: int
     settings: dict[str, Any]
     reference: dict[str, str]
     documents: dict[str, dict[str, int]]
@@ -67,6 +70,7 @@ class EvalSet:
     fingerprint: str
     documents: dict[str, str]
     items: dict[Task, tuple[ClozeItem, ...]]
+    nouns: dict[str, tuple[str, ...]]
     _tables: dict[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -81,9 +85,11 @@ class EvalSet:
                 f"{folder} was edited after it was frozen (fingerprint {current}, frozen as {manifest['fingerprint']}); restore "
                 "its files, or build the set again with coref-automl prepare eval."
             )
-        texts = {row["id"]: row["text"] for row in read_jsonl(folder / DOCUMENTS)}
+        rows = list(read_jsonl(folder / DOCUMENTS))
+        texts = {row["id"]: row["text"] for row in rows}
+        nouns = {row["id"]: tuple(row["nouns"]) for row in rows}
         items = {task: tuple(map(_item, read_jsonl(folder / name))) for task, name in files.items()}
-        return cls(folder.resolve().name, folder, manifest, current, texts, items)
+        return cls(folder.resolve().name, folder, manifest, current, texts, items, nouns)
 
     def select(self, tasks: Sequence[Task] | None = None, half: Half | None = None) -> list[ClozeItem]:
         """The items of these tasks (default: all) and of this half (default: both), in the set's order."""
@@ -107,18 +113,24 @@ class EvalSet:
         return answers.table_for(tokenizer, self.folder, self._tables)
 
 
-def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Sequence[ClozeItem]], facts: dict[str, Any]) -> None:
-    """Write a set, with `facts` in its manifest, and mark it done."""
+def freeze(
+    folder: Path,
+    documents: Iterable[tuple[Document, Sequence[str]]],
+    items: Mapping[Task, Sequence[ClozeItem]],
+    facts: dict[str, Any],
+) -> None:
+    """Write a set of documents, each with its nouns, with `facts` in its manifest, and mark it done."""
     documents = list(documents)
-    check(documents, items)
-    write_jsonl(folder / DOCUMENTS, (document.to_json() for document in documents))
+    check([document for document, _ in documents], items)
+    rows = ({**document.to_json(), "nouns": list(nouns)} for document, nouns in documents)
+    write_jsonl(folder / DOCUMENTS, rows)
     for task in TASKS:
         if task in items:
             write_jsonl(folder / _file_of(task), (item.to_json() for item in items[task]))
         else:
             (folder / _file_of(task)).unlink(missing_ok=True)
     fingerprint = _fingerprint(folder, _files(folder))
-    write_json(folder / MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": fingerprint, **facts})
+    write_json(folder / MANIFEST, {"kind": KIND, "schema": SCHEMA, "version": VERSION, "fingerprint": fingerprint, **facts})
     mark_done(folder)
 
 
@@ -133,7 +145,11 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] =
             raise RecipeError(f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small.")
         ids = {item.document for items in kept.values() for item in items}
         claim_folder(folder, KIND)
-        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in ids]
+        documents = [
+            (Document(id=name, source="", text=text), evalset.nouns[name])
+            for name, text in evalset.documents.items()
+            if name in ids
+        ]
         freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
     for table in evalset.folder.glob("nouns-*.npy"):
         copy, content = folder / table.name, table.read_bytes()
@@ -193,8 +209,6 @@ def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
         return "no document"
     if text[item.start : item.end] != item.answer or not item.answer:
         return f"another text at its span than its answer {item.answer!r}"
-    if len(item.candidates) < 2 or item.answer not in item.candidates[0]:
-        return "candidates without its answer first, or none beside it"
     if item.antecedent is not None:
         start, end = item.antecedent
         if not (0 <= start < end <= len(text)) or (start < item.end and item.start < end):
@@ -205,7 +219,7 @@ def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
 def _item(row: dict[str, Any]) -> ClozeItem:
     """ClozeItem.from_json without validation, because the fingerprint covers the rows and thousands are read per evaluation."""
     antecedent = None if row["antecedent"] is None else tuple(row["antecedent"])
-    return ClozeItem(**{**row, "candidates": tuple(map(tuple, row["candidates"])), "antecedent": antecedent})
+    return ClozeItem(**{**row, "antecedent": antecedent})
 
 
 def _file_of(task: Task) -> str:
@@ -237,8 +251,8 @@ def _manifest(folder: Path) -> SetManifest:
         raise EvalSetError(f"{folder} holds no finished evaluation set; build one with: {build} {folder}")
     remedy = f"build it again with {build} {folder}"
     manifest = read_stored(folder / MANIFEST, SetManifest, error=EvalSetError, remedy=remedy)
-    if manifest["schema"] != SCHEMA:
-        raise EvalSetError(f"{folder} was made by another version; {remedy}.")
+    if manifest["schema"] != SCHEMA or manifest.get("version") != VERSION:
+        raise EvalSetError(f"{folder} has items of another version; make a new set: {build} NEW")
     for task in manifest.get("tasks", {}):
         if task not in TASKS:
             raise EvalSetError(f"{folder} has items of the task {short_repr(task)}, which is newer; update coref-automl.")

@@ -62,17 +62,17 @@ def fill_all(
 
     from coref_automl.evaluation.answers import answerable
     from coref_automl.evaluation.scorer import NOT_NUMBERS
-    from coref_automl.evaluation.windows import maker_for
+    from coref_automl.evaluation.windows import Lengths, maker_for
     from coref_automl.models.execution import matmul_precision
     from coref_automl.models.heads import encode, predict
 
-    maker, device = maker_for(loaded.tokenizer, loaded.seq_len), next(loaded.model.parameters()).device
+    maker, device = maker_for(loaded.tokenizer, Lengths.fixed(loaded.seq_len)), next(loaded.model.parameters()).device
     nouns = noun_table(loaded) if nouns_only else np.zeros(0, np.bool_)
     batches: dict[tuple[int, bool], list[tuple[int, NDArray[np.int64], int]]] = {}
     for number, sentence in enumerate(sentences):
         start, end = find_gap(sentence)
         before, after = composed(sentence[:start])[0], composed(sentence[end:])[0]
-        item = ClozeItem("", "real", "", "", "", len(before), len(before) + len(_STAND_IN), _STAND_IN, "", ())
+        item = ClozeItem("", "real", "", "", "", len(before), len(before) + len(_STAND_IN), _STAND_IN, "")
         window = maker.window(item, before + _STAND_IN + after)
         ids = window.filled([maker.mask_id]).astype(np.int64)
         batches.setdefault((len(ids), window.initial), []).append((number, ids, window.gap))

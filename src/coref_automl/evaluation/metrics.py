@@ -1,15 +1,16 @@
 """Metrics and baselines. In: item scores. Out: hits by item, estimates with intervals, and the baselines on the same items.
 
-Lenient metrics have the short names (`real1`, `real5`, `lambada_top1`, `score`), for comparison with older tables; strict and
-word metrics are reported beside them. A baseline copies a word of the document into the gap: of the item's candidates the most
-frequent one outside the gap, or the nearest. Its words are ranked like a model's, so that every metric applies.
+A metric counts the items whose answer is one entry of the model's vocabulary at the gap (rank 0:
+not counted). Noun@1, the mean of Real@1 and New@1, leads: half of the hidden nouns stand in the
+document and half do not, so neither copying nor ignoring it wins. A baseline puts a noun of the
+document into the gap: the most frequent one outside the gap, or the nearest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,80 +20,65 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
-from coref_automl.evaluation.tasks.task import ClozeTask, occurrences
+from coref_automl.evaluation.tasks.task import begins_word, occurrences
 from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
-from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
+from coref_automl.statistics.intervals import DRAWS, composite
 from coref_automl.statistics.resampling import Part
-
-Rule = Literal["strict", "lenient", "word"]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The share of items of a task with a rank up to `at` by a rule, or a weighted sum of such metrics in `parts`."""
+    """The share of the counted items of a task with a rank up to `at`, or a weighted sum of such metrics in `parts`."""
 
     name: str
     label: str
     task: Task | None = None
-    rule: Rule = "strict"
     at: int = 1
     parts: tuple[tuple[str, float], ...] = ()
 
-    def rank(self, score: ItemScore) -> int | None:
-        """The rank that this metric uses; None if it was not run."""
-        return {"strict": score.strict_rank, "lenient": score.lenient_rank, "word": score.word_rank}[self.rule]
 
-
-_SHARES = (
-    Metric("real1", "Real@1", "real", "lenient", 1),
-    Metric("real5", "Real@5", "real", "lenient", 5),
-    Metric("lambada_top1", "LAMBADA@1", "lambada", "lenient", 1),
-    Metric("real1_strict", "Real@1 strict", "real", "strict", 1),
-    Metric("real5_strict", "Real@5 strict", "real", "strict", 5),
-    Metric("lambada_top1_strict", "LAMBADA@1 strict", "lambada", "strict", 1),
-    Metric("real_word", "Real word", "real", "word", 1),
-    Metric("lambada_word", "LAMBADA word", "lambada", "word", 1),
-    Metric("gold_word", "Gold", "gold", "word", 1),
+_NAMED = (
+    Metric("noun1", "Noun@1", parts=(("real1", 0.5), ("new1", 0.5))),
+    Metric("real1", "Real@1", "real"),
+    Metric("real5", "Real@5", "real", at=5),
+    Metric("new1", "New@1", "new"),
+    Metric("real_far1", "Real-far@1", "real-far"),
+    Metric("lambada_top1", "LAMBADA@1", "lambada"),
+    Metric("real_choice1", "Real-choice@1", "real-choice"),
 )
-_COMPOSITES = (
-    Metric("score", "Score", parts=(("real1", 0.4), ("real5", 0.3), ("lambada_top1", 0.3))),
-    Metric("score_strict", "Score strict", parts=(("real1_strict", 0.4), ("real5_strict", 0.3), ("lambada_top1_strict", 0.3))),
+_OTHERS = (
+    Metric(f"{task.name.replace('-', '_')}1", f"{task.label}@1", task.name)
+    for task in TASKS.values()
+    if task.name not in {metric.task for metric in _NAMED}
 )
+_SCORE = Metric("score", "Score", parts=(("real1", 0.4), ("real5", 0.3), ("lambada_top1", 0.3)))
+"""The evaluation guide's composite, in its JSON and printout alone."""
+METRICS: dict[str, Metric] = {metric.name: metric for metric in (*_NAMED, *_OTHERS, _SCORE)}
+PRIMARY = "noun1"
 
-
-def _metrics_of(task: ClozeTask) -> tuple[Metric, ...]:
-    """The metrics of a task without any above: lenient and strict at 1, and word."""
-    name = task.name.replace("-", "_")
-    return (
-        Metric(f"{name}1", f"{task.label}@1", task.name, "lenient", 1),
-        Metric(f"{name}1_strict", f"{task.label}@1 strict", task.name, "strict", 1),
-        Metric(f"{name}_word", f"{task.label} word", task.name, "word", 1),
-    )
-
-
-_OTHERS = [task for name, task in TASKS.items() if name not in {metric.task for metric in _SHARES}]
-METRICS: dict[str, Metric] = {
-    metric.name: metric for metric in (*_SHARES, *(metric for task in _OTHERS for metric in _metrics_of(task)), *_COMPOSITES)
-}
-PRIMARY = "real1_strict"
-WORD = "real_word"
+COPY_BONUSES = (-1.0, -0.5, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Added to the logits of nouns visible in the window: what copying more would change, with nothing trained."""
 
 GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "source": lambda scores: [score.source for score in scores],
     "tag": lambda scores: [score.tag for score in scores],
-    "pieces": lambda scores: [str(min(score.pieces, 5)) + ("+" if score.pieces >= 5 else "") for score in scores],
     "reach": lambda scores: ["out of reach" if score.out_of_reach else "in reach" for score in scores],
     "distance": lambda scores: [bucket(score.distance) for score in scores],
     "half": lambda scores: list(halves(scores)),
-    "pronoun": lambda scores: ["pronoun between" if score.pronoun_between else "none between" for score in scores],
-    "before": lambda scores: [_label(score.before, "mentioned before", "mentioned behind only") for score in scores],
-    "copyable": lambda scores: [_label(score.copyable, "beside the same word elsewhere", "not copyable") for score in scores],
 }
 """Labels of all items of a set; the halves depend on the number of its clusters."""
 
 
-def _label(fact: bool | None, yes: str, no: str) -> str:
-    return "unknown" if fact is None else yes if fact else no
+def metric_named(name: str) -> Metric:
+    """The metric of a name or label, in any case: noun1, Noun@1."""
+    lowered = name.lower()
+    known = (metric for metric in METRICS.values() if lowered in (metric.name, metric.label.lower()))
+    return next(known, None) or choose(name, METRICS, "metric")
+
+
+def leading(names: Collection[str]) -> str:
+    """The metric that leads among those with estimates: the first of METRICS."""
+    return next((name for name in METRICS if name in names), PRIMARY)
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:
@@ -101,7 +87,7 @@ def halves(scores: Sequence[ItemScore]) -> list[Half]:
 
 
 def hits(scores: Sequence[ItemScore], metric: str) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
-    """Ids, hits and clusters of the items that a metric without parts counts; empty if it was not run."""
+    """Ids, hits and clusters of the items that a metric without parts counts; empty if there are none."""
     chosen = choose(metric, METRICS, "metric")
     if chosen.parts:
         raise RecipeError(
@@ -112,11 +98,11 @@ def hits(scores: Sequence[ItemScore], metric: str) -> tuple[list[str], NDArray[n
 
 def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
     """`hits` of a metric that need not be in METRICS."""
-    counted = [(score, rank) for score in scores if score.task == metric.task and (rank := metric.rank(score)) is not None]
+    counted = [score for score in scores if score.task == metric.task and score.rank > 0]
     return (
-        [score.item for score, _ in counted],
-        np.array([0 < rank <= metric.at for _, rank in counted], np.bool_),
-        np.array([score.cluster for score, _ in counted], np.str_),
+        [score.item for score in counted],
+        np.array([score.rank <= metric.at for score in counted], np.bool_),
+        np.array([score.cluster for score in counted], np.str_),
     )
 
 
@@ -125,17 +111,18 @@ def tasks_of(metric: str) -> set[str]:
 
 
 def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
-    """The parts of a metric for `statistics.composite`: weighted hits, one part per task; empty if any was not run."""
+    """The parts of a metric for `statistics.composite`: weighted hits, one part per task; empty if a task has none."""
     chosen = choose(metric, METRICS, "metric")
-    by_task: dict[Task | None, tuple[list[str], NDArray[np.float64], NDArray[np.str_]]] = {}
+    by_task: dict[Task | None, tuple[NDArray[np.float64], NDArray[np.str_]]] = {}
     for name, weight in chosen.parts or ((metric, 1.0),):
         ids, hit, clusters = hits(scores, name)
         if not ids:
             return []
-        previous = by_task.get(METRICS[name].task)
-        values = weight * hit.astype(np.float64) + (previous[1] if previous else 0.0)
-        by_task[METRICS[name].task] = ids, values, clusters
-    return [Part(values, clusters) for _, values, clusters in by_task.values()]
+        values = weight * hit.astype(np.float64)
+        if METRICS[name].task in by_task:
+            values = values + by_task[METRICS[name].task][0]
+        by_task[METRICS[name].task] = values, clusters
+    return [Part(values, clusters) for values, clusters in by_task.values()]
 
 
 def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draws: int = DRAWS) -> list[dict[str, Estimate]]:
@@ -162,19 +149,16 @@ def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draw
 
 
 def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 0, draws: int = 2000) -> dict[str, Estimate]:
-    """One metric by source, tag, pieces, reach, distance ...; groups in natural order."""
+    """One metric by source, tag, reach, distance or half; groups in natural order."""
     labels_of = choose(by, GROUPINGS, "grouping")
-    counted = set(hits(scores, metric)[0])
+    tasks = tasks_of(metric)
     groups: dict[str, list[ItemScore]] = {}
     for score, label in zip(scores, labels_of(scores), strict=True):
-        if score.item in counted and score.task == METRICS[metric].task:
+        if score.task in tasks:
             groups.setdefault(label, []).append(score)
     order = sorted(groups, key=lambda name: ([low for low, high in BUCKETS if bucket(low) == name] or [1 << 30], name))
-    estimates = {}
-    for name in order:
-        _, hit, clusters = hits(groups[name], metric)
-        estimates[name] = bootstrap_mean(hit, clusters, seed=seed, draws=draws)
-    return estimates
+    parts = {name: weighted_parts(groups[name], metric) for name in order}
+    return {name: composite(of_group, seed=seed, draws=draws)[0] for name, of_group in parts.items() if of_group}
 
 
 def bucket(distance: int) -> str:
@@ -183,62 +167,74 @@ def bucket(distance: int) -> str:
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"
 
 
-def strict_has_room(reachable: float) -> bool:
-    """Whether enough answers are one vocabulary entry for strict to show a difference; if not, `word` is judged."""
-    return reachable >= 0.1
+def counted(scores: Sequence[ItemScore]) -> dict[Task, float]:
+    """The share of each task's items that the model counts."""
+    tasks = dict.fromkeys(score.task for score in scores)
+    return {task: _share([score for score in scores if score.task == task]) for task in tasks}
 
 
-def single_entry_share(scores: Sequence[ItemScore]) -> float:
-    """The share of answers that are one vocabulary entry, the ceiling of strict: of the Real items, or without them of all."""
-    counted = [score for score in scores if score.task == "real"] or list(scores)
-    return sum(score.strict_rank > 0 for score in counted) / len(counted) if counted else 0.0
+def counted_names(scores: Sequence[ItemScore]) -> float:
+    """The share of the names among Real items that the model counts; 0 without names."""
+    return _share([score for score in scores if score.task == "real" and score.tag == "NNP"])
+
+
+def _share(scores: Sequence[ItemScore]) -> float:
+    return sum(score.rank > 0 for score in scores) / max(1, len(scores))
 
 
 _TOP = 5
+_ABSENT = 1 << 30
+"""The rank of an answer that is no noun of the rest of its document."""
 Baselines = dict[str, dict[str, Estimate]]
-BASELINES: dict[str, Callable[[int, int], tuple[int, int]]] = {
-    "copy-most-frequent": lambda count, nearness: (count, nearness),
-    "copy-nearest": lambda _, nearness: (nearness, 0),
+Places = Sequence[tuple[int, str]]
+"""The nouns of a text where they begin a word, in order."""
+
+
+def _most_frequent(_: ClozeItem, places: Places) -> list[str]:
+    return [word for word, _ in Counter(word for _, word in places).most_common()]
+
+
+def _nearest(item: ClozeItem, places: Places) -> list[str]:
+    def distance(place: tuple[int, str]) -> int:
+        start, word = place
+        return item.start - start - len(word) if start < item.start else start - item.end
+
+    return list(dict.fromkeys(word for _, word in sorted(places, key=distance)))
+
+
+BASELINES: dict[str, Callable[[ClozeItem, Places], list[str]]] = {
+    "copy-most-frequent": _most_frequent,
+    "copy-nearest": _nearest,
 }
-"""Sort keys, highest first, from a candidate's count outside the gap and minus the characters to its nearest occurrence."""
+"""Nouns of the document outside the gap, in the order in which a baseline guesses them."""
 
 
-def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[str, list[ItemScore]]:
-    """The scores of each baseline, which ranks the candidates; ties go against the answer."""
+def copy_scores(items: Iterable[ClozeItem], evalset: EvalSet) -> dict[str, list[ItemScore]]:
+    """The scores of each baseline on these items."""
     scores: dict[str, list[ItemScore]] = {name: [] for name in BASELINES}
+    known: dict[str, Places] = {}
     for item in items:
-        if item.candidates:
-            facts = [_occurrences(texts[item.document], group, item) for group in item.candidates]
-            for name, key in BASELINES.items():
-                scores[name].append(_score(item, [key(*fact) for fact in facts]))
+        if item.document not in known:
+            known[item.document] = _places(evalset.documents[item.document], evalset.nouns[item.document])
+        outside = [(at, word) for at, word in known[item.document] if at + len(word) <= item.start or at >= item.end]
+        for name, order in BASELINES.items():
+            scores[name].append(_copied(item, order(item, outside)))
     return scores
 
 
-def _occurrences(text: str, group: Sequence[str], item: ClozeItem) -> tuple[int, int]:
-    """How often a candidate occurs outside the gap, and minus the characters to the nearest occurrence."""
-    spans = [(start, start + len(word)) for word in group for start in occurrences(text, word)]
-    distances = [item.start - end if start < item.start else start - item.end for start, end in spans]
-    outside = [distance for distance in distances if distance >= 0]
-    return len(outside), -min(outside, default=1 << 30)
+def _places(text: str, nouns: Iterable[str]) -> Places:
+    """Where nouns begin a word; of several that begin at one place, the longest."""
+    longest: dict[int, str] = {}
+    for word in sorted(nouns, key=len):
+        longest |= {start: word for start in occurrences(text, word) if begins_word(text, start)}
+    return sorted(longest.items())
 
 
-def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:
-    """The expected accuracy of a random choice among the candidates."""
-    counted = [item for item in items if len(item.candidates) > 1]
-    if not counted:
-        return None
-    shares = np.array([1 / len(item.candidates) for item in counted])
-    return bootstrap_mean(shares, np.array([item.cluster for item in counted]), seed=seed)
-
-
-def _score(item: ClozeItem, keys: Sequence[tuple[int, int]]) -> ItemScore:
-    order = sorted(range(len(keys)), key=lambda i: (keys[i], i), reverse=True)
-    rank = 1 + sum(other >= keys[0] for other in keys[1:])
+def _copied(item: ClozeItem, words: Sequence[str]) -> ItemScore:
+    rank = words.index(item.answer) + 1 if item.answer in words else _ABSENT
     return ItemScore(
-        item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
-        distance=item.distance, strict_rank=rank, lenient_rank=rank, top=tuple(item.candidates[i][0] for i in order[:_TOP]),
-        pieces=0, word_rank=rank if len(item.candidates) > 1 else None, pronoun_between=item.pronoun_between,
-    )  # fmt: skip
+        item.id, item.task, item.cluster, item.source, item.answer, item.tag, item.distance, rank, tuple(words[:_TOP]), 0
+    )
 
 
 _COPIES: dict[str, dict[str, list[ItemScore]]] = {}
@@ -247,18 +243,12 @@ _COPIES: dict[str, dict[str, list[ItemScore]]] = {}
 def summarise_with_baselines(
     scores: Sequence[ItemScore], evalset: EvalSet, *, seed: int = 0
 ) -> tuple[dict[str, Estimate], Baselines]:
-    """The estimates of a model and of the baselines, on the same items (by words, those that the model ranked) and draws."""
+    """The estimates of a model and of the baselines, on the items that the model counts and the same draws."""
     key = evalset.fingerprint
     if key not in _COPIES:  # computed once per set in a process
         _COPIES.clear()
-        _COPIES[key] = copy_scores(evalset.select(), evalset.documents)
-    ranked = {score.item for score in scores if score.word_rank is not None}
-    copies = [[one if one.item in ranked else replace(one, word_rank=None) for one in _COPIES[key][name]] for name in BASELINES]
+        _COPIES[key] = copy_scores(evalset.select(), evalset)
+    left_out = {score.item for score in scores if score.rank == 0}
+    copies = [[replace(one, rank=0) if one.item in left_out else one for one in of] for of in _COPIES[key].values()]
     estimates, *copied = summarise_all([scores, *copies], seed=seed)
-    by_chance = {
-        metric.name: share
-        for metric in METRICS.values()
-        if metric.name in estimates and metric.rule == "word" and metric.task
-        if (share := chance([item for item in evalset.select([metric.task]) if item.id in ranked], seed=seed))
-    }
-    return estimates, {**dict(zip(_COPIES[key], copied, strict=True)), **({"chance": by_chance} if by_chance else {})}
+    return estimates, dict(zip(BASELINES, copied, strict=True))

@@ -6,7 +6,7 @@ Texts of `--source` are its held-out documents, by the same rule of ids that kee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,8 +20,16 @@ from coref_automl.evaluation import answers
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.nouns import MOST_DOCUMENTS, Collocations
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ParsedDocument, Rows, parse_document, read_rows, spread
+from coref_automl.evaluation.tasks.task import (
+    Choices,
+    ClozeTask,
+    Found,
+    ParsedDocument,
+    Rows,
+    parse_document,
+    read_rows,
+    spread,
+)
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
@@ -47,7 +55,7 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
             if not is_done(out):
                 builder = _Builder(recipe, tokenizers[0], tagger, progress)
                 builder.build()
-                freeze(out, builder.used(), builder.items, facts(recipe, chosen, builder.items, builder.drops, builder.sources))
+                freeze(out, builder.used(), builder.items, facts(recipe, chosen, builder))
     evalset = EvalSet.open(out)
     if chosen is not None and (changed := difference(evalset.manifest.get("settings", {}), chosen)):
         raise FolderError(f"{out} is frozen; it was made with {changed}; choose another --out, or remove it and build it again.")
@@ -69,6 +77,9 @@ class _Builder:
     tagger: Tagger
     progress: Progress
     documents: dict[str, Document] = field(default_factory=dict)
+    nouns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    single: set[str] = field(default_factory=set)
+    """Ids of items whose answer is one token of the reference."""
     items: dict[Task, list[ClozeItem]] = field(default_factory=dict)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
     sources: dict[str, Counter[str]] = field(default_factory=dict)
@@ -90,10 +101,17 @@ class _Builder:
                 dropped = reasons(self._unread() | self.drops.get(task.name, Counter()))
                 raise EvalSetError(f"No {task.name} item in these inputs (dropped: {dropped}); give more or longer Korean texts.")
         self.items = {task.name: self.items[task.name] for task in tasks}
+        answers = [item for items in self.items.values() for item in items]
+        if "real-choice" not in self.items and not any(item.id in self.single for item in answers):
+            raise EvalSetError(
+                f"None of the {len(answers):,} answers (0%) is one token of {self.recipe.models[0]}, so it could count no item; "
+                "name a model with words in its vocabulary as the first --model, or add --task real-choice."
+            )
 
-    def used(self) -> list[Document]:
+    def used(self) -> list[tuple[Document, tuple[str, ...]]]:
+        """The documents that have items, each with its nouns."""
         ids = {item.document for items in self.items.values() for item in items}
-        return [document for document in self.documents.values() if document.id in ids]
+        return [(document, self.nouns[name]) for name, document in self.documents.items() if name in ids]
 
     def _unread(self) -> Counter[str]:
         """Rows that did not become documents, by reason."""
@@ -102,22 +120,19 @@ class _Builder:
             drops.update({reason: count for reason, count in counts.items() if reason not in _COUNTS})
         return drops
 
-    def _choices(self, *, single_entry: bool = False, others: Mapping[str, Sequence[Document]] | None = None) -> Choices:
-        allowed = answers.answers(self.reference, self.tagger) if single_entry else None
-        usage = {name: Collocations.count((text.id, text.text) for text in texts) for name, texts in (others or {}).items()}
-        return Choices(self.recipe.seed, self.recipe.per_document, self.recipe.min_syllables, allowed, usage)
+    @property
+    def choices(self) -> Choices:
+        return Choices(self.recipe.seed, self.recipe.per_document, self.recipe.single_entry)
 
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
         """Find the items of `--source`, whose documents are read and tagged once for all tasks."""
         texts = read_texts(self.recipe, self.progress)
         self.sources |= texts.counts
-        choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
         for _, doc in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
             for task in tasks:
-                self._add(task.name, task.find(doc, None, choices))
+                self._add(task.name, doc, task.find(doc, None, self.choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
-        choices = self._choices()
         for name in self.recipe.inputs(task.name):
             source = numbered(label(name), self.labels)
             self.labels.add(source)
@@ -127,7 +142,7 @@ class _Builder:
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
             annotated = ((entry.document, entry) for entry in entries)
             for entry, doc in self._read(annotated, f"Finding {task.name} items in {source}"):
-                self._add(task.name, task.find(doc, entry, choices))
+                self._add(task.name, doc, task.find(doc, entry, self.choices))
 
     def _read(self, entries: Iterable[tuple[Document, Any]], stage: str) -> Iterator[tuple[Any, ParsedDocument]]:
         """Tag and measure documents. The first of several with one id is used, the others are counted."""
@@ -142,10 +157,11 @@ class _Builder:
         for (document, entry), tags in self.progress.track(pairs, stage, len(new), "documents"):
             yield entry, parse_document(document, tags, self.reference)
 
-    def _add(self, task: Task, found: Found) -> None:
+    def _add(self, task: Task, doc: ParsedDocument, found: Found) -> None:
         """Add a document's items. An id names text and span: the first item with an id is used, others are counted."""
         new = [item for item in found.items if item.id not in self.known]
-        self.documents.update({passage.id: passage for passage in found.passages})
+        self.nouns[doc.document.id] = doc.nouns
+        self.single.update(item.id for item in new if (item.start, item.end) in doc.whole)
         self.known.update(item.id for item in new)
         self.items.setdefault(task, []).extend(new)
         self._count(task, found.drops)
@@ -168,14 +184,10 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True)
 class SourceTexts:
-    """Documents of the sources. `counts` has each source's rows, those held out and kept, and its drops by reason.
-
-    Collocations are counted in `others`, some documents of the training data; if all are used, in the documents themselves.
-    """
+    """Documents of the sources. `counts` has each source's rows, those held out and kept, and its drops by reason."""
 
     documents: list[Document] = field(default_factory=list)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
-    others: dict[str, list[Document]] = field(default_factory=dict)
 
 
 def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
@@ -192,7 +204,6 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
     known_texts: set[str] = set()
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
         if allowed is not None and rank(document.id) > allowed[document.source]:
-            _keep_some(texts.others, document)
             continue
         if allowed is not None:
             texts.counts[document.source]["held out"] += 1
@@ -211,15 +222,7 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         name = qualified_id(document) if document.id in used_names else document.id
         used_names.add(name)
         texts.documents.append(Document(name, document.source, text, document.title))
-        if allowed is None:
-            _keep_some(texts.others, texts.documents[-1])
     return texts
-
-
-def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
-    of_source = others.setdefault(document.source, [])
-    if len(of_source) < MOST_DOCUMENTS:
-        of_source.append(document)
 
 
 def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Document]:

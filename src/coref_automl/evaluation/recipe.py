@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from coref_automl.config import Setting, choose, to_mapping, typed
 from coref_automl.corpus.clean import LEAST, SHARE
@@ -22,8 +22,7 @@ from coref_automl.evaluation.evalset import SetManifest
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
-from coref_automl.evaluation.tasks.real import PER_DOCUMENT
-from coref_automl.evaluation.tasks.task import ClozeTask
+from coref_automl.evaluation.tasks.task import PER_DOCUMENT, ClozeTask
 from coref_automl.fingerprints import fingerprint_files
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Half, Task, halves_of
@@ -34,9 +33,9 @@ from coref_automl.say import in_words, say
 class EvalRecipe:
     """What to build an evaluation set from.
 
-    Distances are in tokens of the first of `models`, the reference. `real`, `real-far` and `passage` read the held-out documents
-    of `sources`: those that `prepare mlm|entity|combined` leaves out. Limits count names and common nouns separately.
-    `single_entry` drops items whose answer is not one entry of the reference's vocabulary, which strict cannot reach.
+    Distances are in tokens of the first of `models`, the reference. All tasks but `lambada` read the held-out documents of
+    `sources`: those that `prepare mlm|entity|combined` leaves out. `single_entry` drops items whose answer is not one token
+    of the reference, which it does not count.
     """
 
     models: Annotated[
@@ -50,18 +49,16 @@ class EvalRecipe:
         tuple[str, ...],
         Setting("Named source (see: coref-automl sources), local:PATH or a quoted glob; repeatable.", flags=("--source",)),
     ] = ()
-    gold: Annotated[tuple[str, ...], Setting("File of texts with coreference clusters; repeatable.")] = ()
     lambada: Annotated[tuple[str, ...], Setting("File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.")] = ()
     field: Annotated[str | None, Setting("Field with the text, if not the source's usual one.")] = None
     limit: Annotated[int | None, Setting("Read at most this many rows of each file or hub source.", 1)] = None
     holdout: HeldOutShare = SHARE
     least: Annotated[int, Setting("Minimum number of documents held out per source.", 0)] = LEAST
     all_documents: Annotated[bool, Setting("Use all documents, not only held-out ones: texts never trained on.")] = False
-    per_source: Annotated[int, Setting("Maximum number of real items per source, of names and of common nouns.", 1)] = 1_600
+    per_source: Annotated[int, Setting("Maximum number of real items per source, and of new ones.", 1)] = 4_000
     per_bucket: Annotated[int, Setting("Maximum number of far items per source and distance bucket.", 1)] = 800
-    per_document: Annotated[int, Setting("Maximum number of real items per document.", 1)] = PER_DOCUMENT
-    min_syllables: Annotated[int, Setting("Minimum number of syllables of the answer of a real item or passage.", 2)] = 3
-    single_entry: Annotated[bool, Setting("Keep only real items whose answer is one entry of the first --model.")] = False
+    per_document: Annotated[int, Setting("Maximum number of real items per document, and of new ones.", 1)] = PER_DOCUMENT
+    single_entry: Annotated[bool, Setting("Keep only nouns that are one token of the first --model.")] = False
     seed: Annotated[int, Setting("Random seed.", 0)] = 0
     files: Annotated[tuple[str, ...], Setting("File of another task, as TASK=PATH; repeatable.", flags=("--file",))] = ()
 
@@ -81,65 +78,65 @@ class EvalRecipe:
 
     @property
     def has_inputs(self) -> bool:
-        return bool(self.sources or self.gold or self.lambada or self.files)
+        return bool(self.sources or self.lambada or self.files)
 
     def inputs(self, task: Task) -> tuple[str, ...]:
         """The sources of a task's documents, or its annotated files."""
         if TASKS[task].rows is None:
             return self.sources
-        own = {"gold": self.gold, "lambada": self.lambada}.get(task, ())
+        own = self.lambada if task == "lambada" else ()
         return (*own, *(path for name, _, path in (entry.partition("=") for entry in self.files) if name == task))
 
 
 def _option(task: ClozeTask) -> str:
     if task.rows is None:
         return "--source"
-    return f"--{task.name}" if task.name in ("gold", "lambada") else f"--file {task.name}=PATH"
-
-
-_ADDED = {"per_document": 3, "min_syllables": 2}
-"""Settings that older sets did not record, with the value that applied."""
+    return "--lambada" if task.name == "lambada" else f"--file {task.name}=PATH"
 
 
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
     """Everything that decides the bytes of a set: the recipe without paths of this machine, and fingerprints of local inputs."""
     values = to_mapping(recipe)
-    for key in ("models", "sources", "gold", "lambada", "files"):
+    for key in ("models", "sources", "lambada", "files"):
         values.pop(key)
     parts = [part for name in recipe.sources for part in inputs_of(name)]
     inputs = [(part.label, content_of(part) if part.is_file else "") for part in parts]
     files = [entry.partition("=")[2] for entry in recipe.files]
-    inputs += [entry for name in (*recipe.gold, *recipe.lambada, *files) for entry in _annotations(name)]
+    inputs += [entry for name in (*recipe.lambada, *files) for entry in _annotations(name)]
     return {
         **values,
         "inputs": _by_label(inputs),
         "reference": reference,
-        "versions": {task: TASKS[task].version for task in recipe.tasks},
     }
 
 
-def facts(
-    recipe: EvalRecipe,
-    chosen: dict[str, Any],
-    items: Mapping[Task, Sequence[ClozeItem]],
-    drops: Mapping[str, Mapping[str, int]],
-    documents: Mapping[str, Mapping[str, int]],
-) -> dict[str, Any]:
-    """The manifest without the fingerprint. `documents` has each source's documents seen, used and dropped by reason."""
-    halves = halves_of((item.task, item.cluster) for of_task in items.values() for item in of_task)
+class Built(Protocol):
+    """What was built: items by task, drops by task and reason, documents by source, and the items of one token."""
+
+    items: dict[Task, list[ClozeItem]]
+    drops: dict[str, Counter[str]]
+    sources: dict[str, Counter[str]]
+    single: set[str]
+
+
+def facts(recipe: EvalRecipe, chosen: dict[str, Any], built: Built) -> dict[str, Any]:
+    """The manifest without the fingerprint."""
+    halves = halves_of((item.task, item.cluster) for of_task in built.items.values() for item in of_task)
+    tasks = {task: counts(of_task, halves, built.single) for task, of_task in built.items.items()}
     return {
         "settings": chosen,
         "reference": {"model": label(recipe.models[0]), "tokenizer": chosen["reference"]},
         "tagger": kiwi_version(),
         "licences": {label(name): licence_of(name) for name in recipe.sources},
-        "documents": {source: dict(numbers) for source, numbers in documents.items()},
-        "tasks": {task: {**counts(of_task, halves), "drops": dict(drops.get(task, {}))} for task, of_task in items.items()},
+        "documents": {source: dict(numbers) for source, numbers in built.sources.items()},
+        "tasks": {task: {**of_task, "drops": dict(built.drops.get(task, {}))} for task, of_task in tasks.items()},
     }
 
 
-def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, Any]:
-    """The numbers of items and clusters, by half, source, tag and distance."""
+def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half], single: Set[str]) -> dict[str, Any]:
+    """The numbers of items and clusters, by half, source, tag and distance; `single` are one reference token."""
     by_bucket = Counter(bucket_of(item.distance) for item in items)
+    one = [item for item in items if item.id in single]
     return {
         "items": len(items),
         "clusters": len({item.cluster for item in items}),
@@ -147,9 +144,8 @@ def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, 
         "sources": dict(sorted(Counter(item.source for item in items).items())),
         "tags": dict(sorted(Counter(item.tag or "none" for item in items).items())),
         "buckets": {f"{low}-{high}": by_bucket[low, high] for low, high in BUCKETS},
-        "without antecedent": sum(item.antecedent is None for item in items),
-        "pronoun between": sum(item.pronoun_between for item in items),
-        "candidates": round(sum(len(item.candidates) for item in items) / max(1, len(items)), 2),
+        "single": len(one),
+        "single tags": dict(sorted(Counter(item.tag or "none" for item in one).items())),
     }
 
 
@@ -171,7 +167,10 @@ def lines(manifest: SetManifest) -> list[str]:
         lines.append(say(f"{task}: 문서 {clusters}개의 문항 {items}개 ({halves})", en))
         buckets = ", ".join(f"{bucket}: {number:,}" for bucket, number in of_task["buckets"].items())
         sources = ", ".join(f"{source} {number:,}" for source, number in of_task["sources"].items())
-        lines.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
+        single = f"{of_task['single']:,} ({of_task['single'] / max(1, of_task['items']):.0%})"
+        lines.append(say(f"  기준 토큰 하나인 정답: {single}", f"  answers that are one reference token: {single}"))
+        if task == "real-far":
+            lines.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
         lines.append(say(f"  데이터 소스별: {sources}", f"  by source: {sources}"))
         dropped = {in_words(reason): number for reason, number in of_task["drops"].items()}
         lines.append(say("  제외: ", "  dropped: ") + reasons(dropped))
@@ -191,7 +190,7 @@ def difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
         inputs = {f"{BYTES}input {label}": fingerprint or "named" for label, fingerprint in values["inputs"].items()}
         return {**values, "inputs": None, **inputs}
 
-    return difference_between(flat({"inputs": {}, **_ADDED, **stored}), flat(current))
+    return difference_between(flat({"inputs": {}, **stored}), flat(current))
 
 
 def _by_label(inputs: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -21,12 +21,13 @@ from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapp
 from coref_automl.engine.binding import BYTES, stored_binding
 from coref_automl.engine.pool import Call, Engine, Returned, run_calls
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError, first_line
-from coref_automl.evaluation.answers import WordMode, table_fingerprint, wanted_ids
+from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import single_entry_share, summarise_with_baselines
+from coref_automl.evaluation.metrics import counted, counted_names, summarise_with_baselines
 from coref_automl.evaluation.results import base_evaluation
 from coref_automl.evaluation.slot import SCORER, Slot
-from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets, words_to_compare
+from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets
+from coref_automl.evaluation.windows import WINDOW, window_of
 from coref_automl.folders import MANIFEST, claim_folder, remove_if_unused
 from coref_automl.locks import locked
 from coref_automl.machine import visible_devices
@@ -43,17 +44,16 @@ JOB = f"{__name__}:evaluate_job"
 
 @dataclass(frozen=True, slots=True)
 class EvaluateRecipe:
-    """How to evaluate. Defaults: the bundled set, and each model's own length. `base` also evaluates the base model."""
+    """How to evaluate. Default: the bundled set. `base` also evaluates the base model."""
 
     eval_sets: Annotated[tuple[Path, ...], Setting("Evaluation set; repeatable. Default: bundled.", flags=("--eval-set",))] = ()
-    seq_len: Annotated[int | None, Setting("Window length in tokens. Default: each model's own.", 1)] = None
+    seq_len: Annotated[
+        int | None,
+        Setting("Tokens per window. Default: 256, longer where the antecedent needs it (512; real-far: the model's).", 1),
+    ] = None
     out: Annotated[Path | None, Setting("Folder for results. Default: the run's own folder.")] = None
     device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto (all GPUs, else the CPU).")] = "auto"
     dtype: Annotated[str, Setting("float32, bfloat16, float16, or auto (bfloat16 on a GPU).")] = "auto"
-    words: Annotated[
-        WordMode,
-        Setting("Word ranks for all items (about 3 times the cost of none), gold only, a sample of 200 per task, or none."),
-    ] = "all"
     budget: Annotated[int | None, Setting("Tokens per batch; halved when memory runs out.", 1, flags=("--batch-tokens",))] = None
     base: Annotated[bool, Setting("Also score the model that training started from, if available.")] = True
     new_head: Annotated[bool, Setting("Allow a newly initialised (untrained) mask head.")] = False
@@ -92,7 +92,6 @@ def evaluate(
     targets = [*base_targets(names, (), recipe.out).values()] if themselves else find_targets(names, recipe.out, unread)
     for reason in unread:
         progress.note(f"제외: {reason}", f"Left out: {reason}")
-    recipe = replace(recipe, words=words_to_compare(targets, recipe.words, progress))
     new_folder = recipe.out if recipe.out and not recipe.out.exists() else None
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
@@ -172,17 +171,18 @@ def _evaluate_target(
     from coref_automl.evaluation.scorer import pick
 
     device, dtype = pick(recipe.device, recipe.dtype)
-    seq_len = recipe.seq_len or detect_seq_len(target.model)
-    load = cache(partial(load_masked_lm, target.model, seq_len=seq_len, device=device, new_head=recipe.new_head))
+    seq_len = window_of(target.model, recipe.seq_len)
+    longest = detect_seq_len(target.model) if seq_len == WINDOW else seq_len
+    load = cache(partial(load_masked_lm, target.model, seq_len=longest, device=device, new_head=recipe.new_head))
     fingerprints = cache(partial(model_fingerprints, target.model))
     done = []
     for number, evalset in enumerate(sets):
         slot = Slot(target, evalset, seq_len, dtype, fingerprints, recipe.out)
-        if only_known and slot.find(recipe.words) is None:
+        if only_known and slot.find() is None:
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
             slot.remove_leftovers()
-            known = slot.find(recipe.words)
+            known = slot.find()
             evaluation, scored = (known.evaluation, known) if known else _score(slot, load(), recipe, progress)
             done.append(slot.with_current_names(evaluation))
             slot.write(done[-1], scored, summary=number == 0)
@@ -203,21 +203,22 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
     scores, started = slot.known_scores(table), time.monotonic()
-    words = wanted_ids(items, recipe.words)
-    unscored = [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
+    unscored = [item for item in items if item.id not in scores]
     scorer = Scorer(loaded, nouns, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget)
     with (
         JsonlAppender(slot.unfinished_items(folder, table)) as rows,
         progress.stage(f"scoring {target.name}", len(items), "items") as stage,
     ):
         stage.skip(len(items) - len(unscored))
-        for batch in scorer.score(unscored, evalset.documents, words=words):
+        for batch in scorer.score(unscored, evalset.documents, evalset.nouns):
             scores |= {score.item: score for score in batch}
             rows.append(score.to_json() for score in batch)
             stage.advance(len(batch))
     if model_fingerprints(target.model) != slot.read_fingerprints():
         raise EvaluationError(f"{target.model} has changed while it was scored; run the same command again.")
     ordered = [scores[item.id] for item in items]
+    shares = counted(ordered)
+    _note_uncounted(target.name, shares, progress)
     estimates, baselines = summarise_with_baselines(ordered, evalset, seed=recipe.seed)
     fingerprints = {"items": evalset.fingerprint, "tokenizer": tokenizer_fingerprint(loaded.tokenizer), "nouns": table}
     evaluation = Evaluation(
@@ -232,11 +233,34 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
         fingerprints={**fingerprints, **slot.read_fingerprints()},
         estimates=estimates,
         baselines=baselines,
-        single_entry_share=single_entry_share(ordered),
+        counted=shares,
+        counted_names=counted_names(ordered),
         out_of_reach=sum(score.out_of_reach for score in ordered),
         half=evalset.half,
     )
     return evaluation, ordered
+
+
+_FEW = 0.1
+"""Under this share of counted items, a note says so."""
+
+
+def _note_uncounted(name: str, shares: dict[str, float], progress: Progress) -> None:
+    """Say which tasks hardly count; a model that counts nothing at all is an error."""
+    if not any(shares.values()):
+        raise EvaluationError(
+            f"{name} counts no item of this set (0% of the answers are one entry of its vocabulary with token edges at the gap); "
+            "make a set with: coref-automl prepare eval --task real-choice, or evaluate a model with words in its vocabulary."
+        )
+    few = {task: share for task, share in shares.items() if share < _FEW}
+    if few:
+        tasks = ", ".join(f"{task} {share:.1%}" for task, share in few.items())
+        progress.note(
+            f"{name}: 집계 문항이 적습니다({tasks}). 정답이 어휘 항목 하나이고 토큰 경계가 맞는 문항만 셉니다. "
+            "긴 정답은 prepare eval --task real-choice로 세트를 만들어 평가하세요.",
+            f"{name} counts few items ({tasks}): answers that are one entry with token edges at the gap. For longer answers, "
+            "make a set with prepare eval --task real-choice.",
+        )
 
 
 def _evaluate_bases(
@@ -254,7 +278,7 @@ def _evaluate_bases(
             provenance = target.provenance()
             if provenance is None or (not provenance.base_bytes and not is_local(provenance.base)):
                 continue  # its base is unknown, or had random weights
-            run, length = Path(target.model).parent, recipe.seq_len or detect_seq_len(target.model)
+            run, length = Path(target.model).parent, window_of(target.model, recipe.seq_len)
             key = provenance.base, run
             if key not in reasons:
                 reasons[key] = _base_problem(provenance, run)

@@ -1,15 +1,16 @@
 """Scores items with one model. In: a loaded model, items, their texts, a noun table. Out: one ItemScore per item, in batches.
 
-The head runs at the masked positions alone; ranks, the top five and the candidates' log-probabilities come from one pass. Nothing
-is decoded and no tagger runs here. The encoder may run in half precision, the head always in float32, because rounded logits tie.
+One row with one mask per item, and only for items that the model counts; the head runs at the
+mask alone. Ranks, words and the copy bonuses come from the same logits. The encoder may run in
+half precision, the head always in float32, because rounded logits tie.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -19,17 +20,21 @@ from torch import Tensor
 
 from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
-from coref_automl.evaluation.answers import Candidates, MatchTable, Row, Targets, answerable, masked_rows, read_candidates
+from coref_automl.evaluation.answers import answerable
+from coref_automl.evaluation.choice import Choice, Row, choice_of
+from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.windows import Ids, Window, maker_for
+from coref_automl.evaluation.windows import Ids, Lengths, Window, maker_for
 from coref_automl.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
 from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
-from coref_automl.models.vocabulary import entry_words, word_ids
-from coref_automl.records import ClozeItem, ItemScore, Task
+from coref_automl.models.vocabulary import entry_words
+from coref_automl.records import ClozeItem, ItemScore
 
 TOP = 5
+AHEAD = 256
+"""The most nouns ahead of the answer that are kept."""
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NOT_NUMBERS = "The model's logits are not numbers; its weights are damaged or it diverged in training."
 _LENGTH_STEP = 64
@@ -51,31 +56,34 @@ def pick(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ScoringItem:
-    """An item with its window and its rows. The first row has one mask and is ranked."""
+    """An item with its window, and its choice if its task has one."""
 
     item: ClozeItem
     window: Window
-    rows: tuple[Row, ...]
-    candidates: Candidates | None
+    choice: Choice | None = None
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def is_counted(self) -> bool:
+        return self.choice is not None or (self.window.entry is not None and not TASKS[self.item.task].is_choice)
 
     @property
     def size(self) -> tuple[int, int]:
-        return len(self.rows), self.window.length(max(len(row.gap_ids) for row in self.rows))
+        masks = len(self.rows[0].gap_ids) if self.rows else 1
+        return max(1, len(self.rows)), self.window.length(masks)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A masked position of a batch: the numbers of its item and row, its column, and what its logits are used for."""
+class Form:
+    """The entries that may answer a kind of item: the word of each, and which of them compete."""
 
-    item: int
-    row: int
-    column: int
-    is_ranked: bool
-    targets: Targets
+    words: Sequence[str | None]
+    allowed: Tensor
+    count: int
 
 
 class Scorer:
-    """Scores with one model on its device. `nouns` are the entries that may answer; tasks with `any_word` allow all words."""
+    """Scores with one model on its device. `nouns` are the entries that compete; tasks with `any_word` allow all words."""
 
     def __init__(
         self, loaded: LoadedModel, nouns: NDArray[np.bool_], *, seq_len: int, dtype: str = "float32", budget: int | None = None
@@ -85,8 +93,8 @@ class Scorer:
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
         self._budget = Budget(budget or default_batch_tokens(self._device.type))
-        self._seq_len = seq_len
-        self._maker = maker_for(loaded.tokenizer, seq_len)
+        self._lengths = Lengths.of(seq_len, loaded.seq_len)
+        self._maker = maker_for(loaded.tokenizer, self._lengths)
         words = entry_words(loaded.tokenizer)
         width = int(self._model.config.vocab_size)
         if len(words) > width:
@@ -96,149 +104,156 @@ class Scorer:
                 f"The noun table has {len(nouns)} entries and the tokenizer {len(words)}; they belong to different tokenizers."
             )
         self._width, self._nouns = width, nouns
-        self._tables: dict[tuple[bool, bool], MatchTable] = {}
-        self._pieces = lru_cache(maxsize=None)(lambda word, initial: tuple(word_ids(loaded.tokenizer, word, initial=initial)))
+        self._forms: dict[tuple[bool, bool], Form] = {}
 
     @property
     def mask_id(self) -> int:
         return self._maker.mask_id
 
-    def table(self, task: Task, initial: bool = True) -> MatchTable:
-        """The entries that may answer a task; `initial` as in `Window`."""
-        any_word = TASKS[task].any_word
+    def form(self, *, any_word: bool, initial: bool = True) -> Form:
+        """The entries that may answer; `initial` as in `Window`."""
         key = any_word, initial
-        if key not in self._tables:
+        if key not in self._forms:
             words, nouns = answerable(self._tokenizer, self._nouns, initial=initial)
             allowed = np.zeros(self._width, np.bool_)
             allowed[: len(words)] = [bool(word) for word in words] if any_word else nouns
-            self._tables[key] = MatchTable([*words, *[None] * (self._width - len(words))], allowed)
-        return self._tables[key]
+            padded = [*words, *[None] * (self._width - len(words))]
+            self._forms[key] = Form(padded, torch.from_numpy(allowed).to(self._device), int(allowed.sum()))
+        return self._forms[key]
 
     def score(
-        self, items: Sequence[ClozeItem], texts: Mapping[str, str], *, words: Container[str] = ()
+        self, items: Sequence[ClozeItem], texts: Mapping[str, str], nouns: Mapping[str, Sequence[str]] | None = None
     ) -> Iterator[list[ItemScore]]:
-        """Score the items in batches, longest windows first. `words` holds the ids of items whose word rank is wanted."""
+        """Score the items in batches, longest windows first. `nouns` has the nouns of each document, for choices."""
         self._maker.prepare((item, texts[item.document]) for item in items)
-        by_form: dict[tuple[Task, bool], list[ScoringItem]] = {}
+        groups: dict[tuple[bool, bool, bool], list[ScoringItem]] = {}
+        uncounted = []
         for item in items:
-            prepared = self.prepare(item, texts[item.document], item.id in words)
-            by_form.setdefault((item.task, prepared.window.initial), []).append(prepared)
-        for (task, initial), group in by_form.items():
-            table = self.table(task, initial)
-            run = partial(self._score_batch, table=table, allowed=torch.from_numpy(table.allowed).to(self._device))
+            prepared = self.prepare(item, texts[item.document], (nouns or {}).get(item.document, ()))
+            if prepared.is_counted:
+                task = TASKS[item.task]
+                groups.setdefault((task.is_choice, task.any_word, prepared.window.initial), []).append(prepared)
+            else:
+                uncounted.append(_scored(prepared, 0))
+        if uncounted:
+            yield uncounted
+        for (is_choice, any_word, initial), group in groups.items():
+            form = self.form(any_word=any_word, initial=initial)
+            run = self._choose_batch if is_choice else partial(self._score_batch, form=form)
             for _, scores in in_batches(group, lambda item: item.size, self._budget, run):
                 yield scores
 
-    def prepare(self, item: ClozeItem, text: str, words: bool) -> ScoringItem:
-        """Cut an item's window and build its rows; `words` adds those of its candidates."""
+    def prepare(self, item: ClozeItem, text: str, nouns: Sequence[str] = ()) -> ScoringItem:
+        """Cut an item's window, and build the rows of its choice."""
         window = self._maker.window(item, text)
-        pieces = partial(self._pieces, initial=window.initial)
-        candidates = read_candidates(item, pieces, self._tokenizer.unk_token_id) if words else None
-        rows = masked_rows(candidates, self.mask_id) if candidates else []
-        single = [row for row in rows if row.gap_ids == (self.mask_id,)] or [Row((self.mask_id,))]
-        return ScoringItem(item, window, (*single, *(row for row in rows if row not in single)), candidates)
+        choice = choice_of(item, window, nouns, self._tokenizer) if TASKS[item.task].is_choice else None
+        return ScoringItem(item, window, choice, tuple(choice.rows(self.mask_id)) if choice else ())
 
-    def _score_batch(self, batch: list[ScoringItem], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
-        ranks: list[tuple[int, int, tuple[str, ...]]] = []
-        sums = [np.zeros(len(item.candidates.words)) if item.candidates else np.zeros(0) for item in batch]
+    def _score_batch(self, batch: list[ScoringItem], form: Form) -> list[ItemScore]:
+        """The scores of items with one mask each."""
+        scores: list[ItemScore] = []
         with torch.inference_mode(), matmul_precision(tf32=False):
-            hidden, positions = self._encode(batch)
-            for low in range(0, len(positions), _HEAD_POSITIONS):
-                part = positions[low : low + _HEAD_POSITIONS]
-                logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
-                if not torch.isfinite(logits.sum()):  # any NaN makes the sum NaN
-                    raise EvaluationError(NOT_NUMBERS)
-                self._add_log_probabilities(logits, part, sums)
-                if ranked := [batch[position.item] for position in part if position.is_ranked]:
-                    ranks += self._rank(logits[: len(ranked)], ranked, table, allowed)
-                del logits
-        return [self._finish(item, *rank, total) for item, rank, total in zip(batch, ranks, sums, strict=True)]
+            rows = [item.window.filled([self.mask_id]) for item in batch]
+            hidden, ids = self._encode(rows, [item.window.gap for item in batch])
+            for low in range(0, len(batch), _HEAD_POSITIONS):
+                part = slice(low, low + _HEAD_POSITIONS)
+                logits = self._predict(hidden[part])
+                scores += _ranked(batch[part], logits, ids[part], form)
+        return scores
 
-    def _encode(self, batch: list[ScoringItem]) -> tuple[Tensor, list[Position]]:
-        """Run the encoder; returns the hidden states of all masked positions, the ranked ones first: one per item, in order."""
-        rows: list[Ids] = []
-        positions: list[Position] = []
-        for number, item in enumerate(batch):
-            for order, row in enumerate(item.rows):
-                for offset, targets in enumerate(row.targets):
-                    positions.append(Position(number, len(rows), item.window.gap + offset, order == 0, targets))
-                rows.append(item.window.filled(row.gap_ids))
-        positions.sort(key=lambda position: not position.is_ranked)
+    def _choose_batch(self, batch: list[ScoringItem]) -> list[ItemScore]:
+        """The scores of items that are a choice among words of several pieces."""
+        owned = [(number, row) for number, item in enumerate(batch) for row in item.rows]
+        sums = [np.zeros(len(item.choice.words)) if item.choice else np.zeros(0) for item in batch]
+        with torch.inference_mode(), matmul_precision(tf32=False):
+            rows = [batch[number].window.filled(row.gap_ids) for number, row in owned]
+            hidden, _ = self._encode(rows, [batch[number].window.gap + row.place for number, row in owned])
+            for low in range(0, len(owned), _HEAD_POSITIONS):
+                part = slice(low, low + _HEAD_POSITIONS)
+                log_probabilities = self._predict(hidden[part]).log_softmax(-1)
+                for (number, row), values in zip(owned[part], log_probabilities, strict=True):
+                    pieces, words = (list(column) for column in zip(*row.targets, strict=True))
+                    sums[number][words] += values[torch.tensor(pieces, device=values.device)].double().cpu().numpy()
+        return [
+            _scored(item, item.choice.rank(total), item.choice.best(total, TOP))
+            for item, total in zip(batch, sums, strict=True)
+            if item.choice is not None
+        ]
+
+    def _encode(self, rows: Sequence[Ids], columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Run the encoder; returns the hidden states at one column of each row, and the ids."""
         length = self._padded(max(map(len, rows)))
         ids = np.full((len(rows), length), self._tokenizer.pad_token_id or 0, np.int64)
         mask = np.zeros((len(rows), length), np.int64)
         for number, tokens in enumerate(rows):
             ids[number, : len(tokens)] = tokens
             mask[number, : len(tokens)] = 1
-        row_numbers, columns = torch.tensor([(position.row, position.column) for position in positions]).to(self._device).T
+        inputs = torch.from_numpy(ids).to(self._device), torch.from_numpy(mask).to(self._device)
+        places = torch.arange(len(rows), device=self._device), torch.tensor(columns, device=self._device)
         with autocast_to(self._device.type, self._autocast):
-            inputs = torch.from_numpy(ids).to(self._device), torch.from_numpy(mask).to(self._device)
-            return encode_at(self._model, *inputs, row_numbers, columns), positions
+            return encode_at(self._model, *inputs, *places), inputs[0]
+
+    def _predict(self, hidden: Tensor) -> Tensor:
+        logits = predict(self._model, hidden.float()).float()
+        if not torch.isfinite(logits.sum()):  # any NaN makes the sum NaN
+            raise EvaluationError(NOT_NUMBERS)
+        return logits
 
     def _padded(self, length: int) -> int:
         """The length to pad to: on a GPU rounded up, within what the model reads."""
         rounded = -(-length // _LENGTH_STEP) * _LENGTH_STEP
-        return length if self._device.type == "cpu" else max(length, min(self._seq_len, rounded))
-
-    def _add_log_probabilities(self, logits: Tensor, positions: Sequence[Position], sums: list[NDArray[np.float64]]) -> None:
-        """Add the log-probabilities of the targets at these positions to the sums of their items' candidates."""
-        targets = [
-            (row, piece, position.item, slot) for row, position in enumerate(positions) for piece, slot in position.targets
-        ]
-        if not targets:
-            return
-        row, piece, item, slot = np.array(targets).T
-        rows = torch.from_numpy(np.ascontiguousarray(row)).to(logits.device)
-        columns = torch.from_numpy(np.ascontiguousarray(piece)).to(logits.device)
-        values = (logits[rows, columns] - torch.logsumexp(logits, dim=1)[rows]).double().cpu().numpy()
-        for value, number, candidate in zip(values, item, slot, strict=True):
-            sums[number][candidate] += value
-
-    def _rank(
-        self, logits: Tensor, items: Sequence[ScoringItem], table: MatchTable, allowed: Tensor
-    ) -> list[tuple[int, int, tuple[str, ...]]]:
-        """The strict rank, the lenient rank and the top words of every item, from a row of logits each."""
-        logits.masked_fill_(~allowed, -torch.inf)
-        matches = [table.of(item.item.answer) for item in items]
-        strict = rank_of(logits, [pair[0] for pair in matches])
-        lenient = rank_of(logits, [pair[1] for pair in matches])
-        top = logits.topk(min(TOP, int(allowed.sum())), dim=1).indices.cpu().numpy()
-        return [
-            (int(s), int(n), tuple(table.words[entry] or "" for entry in row))
-            for s, n, row in zip(strict, lenient, top, strict=True)
-        ]
-
-    def _finish(
-        self, prepared: ScoringItem, strict: int, lenient: int, top: tuple[str, ...], sums: NDArray[np.float64]
-    ) -> ItemScore:
-        item, window, candidates = prepared.item, prepared.window, prepared.candidates
-        return ItemScore(
-            item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
-            distance=item.distance, strict_rank=strict, lenient_rank=lenient, top=top,
-            pieces=len(self._pieces(item.answer, initial=window.initial)),
-            own_distance=window.own_distance, out_of_reach=window.out_of_reach,
-            word_rank=candidates.rank(sums) if candidates else None, pronoun_between=item.pronoun_between,
-            before=item.before, copyable=item.copyable,
-        )  # fmt: skip
+        return length if self._device.type == "cpu" else max(length, min(self._lengths.far, rounded))
 
 
-def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The rank of each row's best match among the entries with finite logits; 0 without a match; ties go against the match."""
-    most = max((len(ids) for ids in matches), default=0)
-    if most == 0:
-        return np.zeros(len(matches), np.int64)
-    padded = np.zeros((len(matches), most), np.int64)
-    real = np.zeros((len(matches), most), np.bool_)
-    for row, ids in enumerate(matches):
-        padded[row, : len(ids)] = ids
-        real[row, : len(ids)] = True
-    values = logits.gather(1, torch.from_numpy(padded).to(logits.device))
-    values.masked_fill_(~torch.from_numpy(real).to(logits.device), -torch.inf)
-    best = values.amax(dim=1, keepdim=True)
-    ahead = (logits >= best).sum(dim=1) - (values >= best).sum(dim=1)
-    ranks: NDArray[np.int64] = (ahead + 1).cpu().numpy()
-    ranks[~real.any(axis=1)] = 0
-    return ranks
+def _ranked(batch: Sequence[ScoringItem], logits: Tensor, ids: Tensor, form: Form) -> list[ItemScore]:
+    """The scores of a batch from its logits at the gaps; ties go against the answer."""
+    answers = torch.tensor([item.window.entry for item in batch], device=logits.device)[:, None]
+    own = logits.gather(1, answers)
+    rivals = logits.masked_fill(~form.allowed, -torch.inf).scatter_(1, answers, -torch.inf)
+    ranks = ((rivals >= own).sum(1) + 1).tolist()
+    visible = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
+    bonus = torch.tensor(COPY_BONUSES, device=logits.device)
+    best_hidden = rivals.masked_fill(visible, -torch.inf).amax(1, keepdim=True)
+    best_visible = rivals.masked_fill(~visible, -torch.inf).amax(1, keepdim=True)
+    with_bonus = own + bonus * visible.gather(1, answers)
+    hits = ((with_bonus > best_hidden) & (with_bonus > best_visible + bonus)).tolist()
+    kept = min(AHEAD, max(TOP, *ranks), max(1, form.count - 1))
+    order = rivals.topk(kept, dim=1).indices.tolist()
+    scores = []
+    for item, rank, hit, row in zip(batch, ranks, hits, order, strict=True):
+        ahead = tuple(form.words[entry] or "" for entry in row[: min(rank - 1, AHEAD)])
+        later = [form.words[entry] or "" for entry in row[rank - 1 : TOP]]
+        top = (*ahead[:TOP], *([item.item.answer, *later] if rank <= TOP else []))[:TOP]
+        bonus_hits = tuple(hit) if item.item.task in ("real", "new") else ()
+        scores.append(_scored(item, rank, top, bonus_hits=bonus_hits, ahead=ahead))
+    return scores
+
+
+def _scored(
+    prepared: ScoringItem,
+    rank: int,
+    top: tuple[str, ...] = (),
+    *,
+    bonus_hits: tuple[bool, ...] = (),
+    ahead: tuple[str, ...] = (),
+) -> ItemScore:
+    item, window = prepared.item, prepared.window
+    return ItemScore(
+        item=item.id,
+        task=item.task,
+        cluster=item.cluster,
+        source=item.source,
+        answer=item.answer,
+        tag=item.tag,
+        distance=item.distance,
+        rank=rank,
+        top=top,
+        pieces=len(window.pieces),
+        own_distance=window.own_distance,
+        out_of_reach=window.out_of_reach,
+        bonus_hits=bonus_hits,
+        ahead=ahead,
+    )
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 
 from coref_automl.errors import InputError
-from coref_automl.evaluation.answers import WordMode, read_table, table_fingerprint, table_path, wanted_ids
+from coref_automl.evaluation.answers import read_table, table_fingerprint, table_path
 from coref_automl.evaluation.columns import ITEMS, lacks, read_items
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, base_evaluation, find_evaluations, open_evaluation
@@ -29,8 +29,8 @@ from coref_automl.models.model_files import SETTINGS
 from coref_automl.records import Evaluation, ItemScore
 from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 
-SCORER = "2"
-"""Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
+SCORER = "4"
+"""Version of everything that decides a score: windows, counted items, competitors, ranks. Two versions are never compared."""
 
 _NAMES_SEARCHED = 6
 """Names searched for this evaluation even if an earlier one is free: another evaluation may have been removed from it."""
@@ -47,19 +47,15 @@ class Slot:
     read_fingerprints: Callable[[], dict[str, str]]
     out: Path | None = None
 
-    def find(self, words: WordMode) -> StoredEvaluation | None:
-        """A finished evaluation of the same bytes with all items and word ranks, here or nearby."""
+    def find(self) -> StoredEvaluation | None:
+        """A finished evaluation of the same bytes with all items, here or nearby."""
         items = self.evalset.select()
-        ids = wanted_ids(items, words)
-        return next((stored for stored in self._existing() if not lacks(stored.folder, items, ids)), None)
+        return next((stored for stored in self._existing() if not lacks(stored.folder, items)), None)
 
     def known_scores(self, nouns: str) -> dict[str, ItemScore]:
-        """Scores that need not be computed again: of a finished evaluation without all word ranks, and of an interrupted one
-        under the same noun table (its fingerprint)."""
-        finished = next(self._existing(), None)
-        scores = {score.item: score for score in finished.scores()} if finished else {}
+        """Scores of an interrupted evaluation under the same noun table (its fingerprint), which need not be computed again."""
         unfinished = self.unfinished_items(self.folder(), nouns)
-        return scores | ({score.item: score for score in read_items(unfinished)} if unfinished.is_file() else {})
+        return {score.item: score for score in read_items(unfinished)} if unfinished.is_file() else {}
 
     def folder(self, known: StoredEvaluation | None = None) -> Path:
         """That of `known`, if it is the model's own; else that of a finished evaluation of the same bytes; else a free name."""

@@ -23,12 +23,9 @@ from typing import Any, TypedDict
 from coref_automl.corpus.inputs import frozen_fingerprint
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, ModelError
-from coref_automl.evaluation.answers import WordMode
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, is_folder, natural_order, state_of
-from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.model_files import full_name, is_local, model_fingerprints, refuse_foreign, resolve, weights_fingerprint
-from coref_automl.progress import Progress
+from coref_automl.models.model_files import full_name, refuse_foreign, resolve, weights_fingerprint
 from coref_automl.records import Evaluation, Provenance
 
 EVALUATIONS = "evaluations"
@@ -67,7 +64,7 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
         "eval_time_seconds": evaluation.seconds,
         **fields("schema", "path"),
         "eval_set": evaluation.evalset,
-        **fields("estimates", "fingerprints", "scorer", "single_entry_share", "out_of_reach", "baselines", "provenance"),
+        **fields("estimates", "fingerprints", "scorer", "counted", "counted_names", "out_of_reach", "baselines", "provenance"),
     }
 
 
@@ -265,24 +262,3 @@ def _unique(targets: list[Target]) -> list[Target]:
         unique.append(target)
     names = [target.name for target in unique]
     return [replace(target, name=Path(target.model).as_posix()) if names.count(target.name) > 1 else target for target in unique]
-
-
-def words_to_compare(targets: Sequence[Target], words: WordMode, progress: Progress) -> WordMode:
-    """The word mode to score with: `sample` if tokenizers differ, because only word ranks compare such models."""
-    if words not in ("none", "gold"):
-        return words
-    by_bytes: dict[str, str] = {}
-    for target in targets:
-        try:
-            provenance = target.provenance()
-            for model in (target.model, *([provenance.base] if provenance and is_local(provenance.base) else [])):
-                by_bytes.setdefault(model_fingerprints(model, weights=False)["tokenizer_files"], model)
-        except CorefError:
-            continue  # the target's own evaluation will report it
-    if len(by_bytes) < 2 or len({tokenizer_fingerprint(load_tokenizer(model)) for model in by_bytes.values()}) < 2:
-        return words
-    progress.note(
-        "토크나이저가 서로 달라, 비교에 쓸 단어 순위를 표본으로 함께 채점합니다(--words sample).",
-        "Tokenizers differ, so word ranks are scored on a sample, by which such models are compared (--words sample).",
-    )
-    return "sample"

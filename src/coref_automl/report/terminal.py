@@ -1,6 +1,6 @@
 """Results as lines for the terminal. In: evaluations, and words for a gap. Out: aligned text in Korean or English.
 
-Every table of several checkpoints includes the base model, the copying baselines, and the ceiling of strict.
+Every table of several checkpoints includes the base model, the copying baselines, and the share of items counted.
 """
 
 from __future__ import annotations
@@ -14,35 +14,19 @@ from itertools import zip_longest
 from pathlib import Path
 
 from coref_automl.evaluation.fill import Filled
-from coref_automl.evaluation.metrics import METRICS, PRIMARY, breakdown
+from coref_automl.evaluation.metrics import METRICS, breakdown, leading, metric_named
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
 from coref_automl.records import Estimate, Evaluation
 from coref_automl.say import Lang, Say, align, cells_of
 
-_ROWS = (
-    ("Real@1", "real1", "real1_strict", "real_word"),
-    ("Real@5", "real5", "real5_strict", None),
-    ("Real-far@1", "real_far1", "real_far1_strict", "real_far_word"),
-    ("LAMBADA@1", "lambada_top1", "lambada_top1_strict", "lambada_word"),
-    ("Gold", None, None, "gold_word"),
-)
-_OTHERS = tuple(
-    (f"{task.label}@1", *(metric.name for metric in METRICS.values() if metric.task == name))
-    for name, task in TASKS.items()
-    if name not in ("real", "real-far", "lambada", "gold")
-)
-"""Tasks with the usual three metrics."""
-_ALWAYS = {"Real@1", "Real@5", "LAMBADA@1"}
-_COLUMNS = (
-    "real1_strict", "real1", "real5", "real_word", "real_far1_strict", "real_far_word", "lambada_top1", "lambada_word",
-    "gold_word", *(name for _, _, *names in _OTHERS for name in names), "score",
-)  # fmt: skip
-_DEFAULT_METRIC = {"distance": "real_far1_strict"}
+_ALWAYS = ("real1", "real5", "lambada_top1")
+"""The metrics of the evaluation guide, shown also where they were not run."""
+_DEFAULT_METRIC = {"distance": "real_far1"}
 _NARROWEST = 40
 _COMPOSITE = ("종합 점수", "Composite score")
-_CEILING = ("정답이 한 어휘 항목인 비율", "Answers that are one vocabulary entry")
+_COUNTED = ("집계한 문항", "Items counted")
 _NOT_RUN = ("실행 안 함", "not run")
 
 
@@ -50,9 +34,11 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
     """The lines that the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, the best so far (in
     `out`, if evaluations are stored there)."""
     say, estimates = Say(lang), evaluation.estimates
-    titles = (say("지표", "Metric"), say("부분 일치", "lenient"), say("완전 일치", "strict"), say("단어", "word"))
     score = evaluation.estimates.get("score")
-    baselines = [(f"  {baseline_name(name, lang)}", *_baseline(rows, say)) for name, rows in evaluation.baselines.items()]
+    names = [name for name in METRICS if name in estimates or name in _ALWAYS]
+    baselines = {baseline_name(name, lang): rows for name, rows in evaluation.baselines.items()}
+    titles = (say("지표", "Metric"), say("정확도 [95% 구간]", "Accuracy [95% interval]"), *baselines)
+    rows = [(METRICS[name].label, *_cells(name, (estimates, *baselines.values()), say)) for name in names if name != "score"]
     seconds = say(f"{evaluation.seconds:.1f}초", duration(evaluation.seconds))
     lines = [
         say("== 체크포인트 평가 결과 ==", "== Evaluation of a checkpoint =="),
@@ -62,14 +48,11 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         f"{say('Real 문항 수', 'Real items')}: {estimates['real1'].n if 'real1' in estimates else 0:,}",
         f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {estimates['lambada_top1'].n if 'lambada_top1' in estimates else 0:,}",
         "",
-        *align([titles, *_metric_rows(evaluation, say)]),
+        *align([titles, *rows]),
         f"{say(*_COMPOSITE)}: " + (f"{score.value:.4f} [{score.low:.4f}, {score.high:.4f}]" if score else say(*_NOT_RUN)),
-        f"{say(*_CEILING)}{say(' (완전 일치의 상한)', ' (the ceiling of strict)')}: {100 * evaluation.single_entry_share:.1f}%",
+        f"{say(*_COUNTED)}: {_shares(evaluation, say)}",
         f"{say('선행사가 창 밖인 문항', 'Items whose antecedent is outside the window')}: {evaluation.out_of_reach:,}",
         f"{say('평가 시간', 'Time')}: {seconds}",
-        "",
-        say("기준선 (Real@1 완전 일치 / Real@1 / Real 단어)", "Baselines (Real@1 strict / Real@1 / Real word)"),
-        *align(baselines),
         "",
     ]
     if best is not None:
@@ -90,19 +73,19 @@ def baseline_name(baseline: str, lang: str) -> str:
     return korean.get(baseline, baseline) if lang == "ko" else baseline.replace("un-adapted", "base model")
 
 
-def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
-    rows = []
-    for label, *names in (*_ROWS, *_OTHERS):
-        values = [evaluation.estimates.get(name) if name else None for name in names]
-        if any(values) or label in _ALWAYS:
-            cells = [str(value) if value else say(*_NOT_RUN) if name else "-" for name, value in zip(names, values, strict=True)]
-            rows.append((str(label), *cells))
-    return rows
+def _cells(name: str, columns: Sequence[dict[str, Estimate]], say: Say) -> list[str]:
+    """One metric of a checkpoint with its interval, and of the baselines without."""
+    first, *others = (column.get(name) for column in columns)
+    bare = [f"{100 * other.value:.2f}%" if other else "-" for other in others]
+    return [str(first) if first else say(*_NOT_RUN), *bare]
 
 
-def _baseline(rows: dict[str, Estimate], say: Say) -> tuple[str, ...]:
-    names = ("real1_strict", "real1", "real_word")
-    return tuple(f"{100 * rows[name].value:.2f}%" if name in rows else say(*_NOT_RUN) for name in names)
+def _shares(evaluation: Evaluation, say: Say) -> str:
+    """The share of items counted by task, and of the names among Real items."""
+    shares = [f"{TASKS[task].label} {share:.1%}" for task, share in evaluation.counted.items() if task in TASKS]
+    if "real" in evaluation.counted:
+        shares.append(say(f"Real의 고유명사 {evaluation.counted_names:.1%}", f"names of Real {evaluation.counted_names:.1%}"))
+    return ", ".join(shares)
 
 
 def _compared(evaluation: Evaluation, best: Evaluation, say: Say, out: Path | None) -> list[str]:
@@ -128,7 +111,7 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: Say, out: Path | No
 
 def best_of(evaluations: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
     """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1. Of the
-    same tokenizer too: under another, strict and lenient ranks are not comparable."""
+    same tokenizer too: another one counts other items."""
 
     def conditions(scored: Evaluation) -> tuple[str | None, ...]:
         return scored.fingerprints.get("items"), scored.fingerprints.get("tokenizer"), scored.scorer
@@ -136,7 +119,7 @@ def best_of(evaluations: Sequence[StoredEvaluation], evaluation: Evaluation) -> 
     others = [stored.evaluation for stored in evaluations if conditions(stored.evaluation) == conditions(evaluation)]
     others = [other for other in others if other.fingerprints.get("weights") != evaluation.fingerprints.get("weights")]
     others = [other for other in others if (other.path, other.seq_len) != (evaluation.path, evaluation.seq_len)]
-    for name in ("score", "real1", "real_far1", "gold_word"):
+    for name in ("score", "real1", "real_far1"):
         scored = [other for other in others if name in other.estimates]
         if name in evaluation.estimates and scored:
             return max(scored, key=lambda other: other.estimates[name].value)
@@ -145,10 +128,10 @@ def best_of(evaluations: Sequence[StoredEvaluation], evaluation: Evaluation) -> 
 
 def format_overview(evaluations: Sequence[Evaluation], lang: Lang = "ko") -> list[str]:
     """One line per checkpoint and baseline; columns that no checkpoint has are left out."""
-    shown = [name for name in _COLUMNS if any(name in evaluation.estimates for evaluation in evaluations)]
+    shown = [name for name in METRICS if any(name in evaluation.estimates for evaluation in evaluations)]
     say = Say(lang)
-    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), say(*_CEILING))
-    rows = [_row(e.checkpoint, e.estimates, shown, say(*_NOT_RUN), f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
+    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), say(*_COUNTED))
+    rows = [_row(e.checkpoint, e.estimates, shown, say(*_NOT_RUN), f"{e.counted.get('real', 0):.1%}") for e in evaluations]
     baselines: dict[tuple[str, str], dict[str, Estimate]] = {}
     for evaluation in evaluations:
         for name, estimates in evaluation.baselines.items():
@@ -158,8 +141,8 @@ def format_overview(evaluations: Sequence[Evaluation], lang: Lang = "ko") -> lis
 
 
 def format_by_group(evaluations: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: Lang = "ko") -> list[str]:
-    """One metric by source, tag, pieces, reach or distance: one row per group, one column per checkpoint."""
-    metric = metric or _DEFAULT_METRIC.get(by, PRIMARY)
+    """One metric by source, tag, reach, distance or half: one row per group, one column per checkpoint."""
+    metric = metric_named(metric).name if metric else _default_metric(evaluations, by)
     columns = [(stored.evaluation.checkpoint, breakdown(stored.scores(), metric, by)) for stored in evaluations]
     groups = list(dict.fromkeys(group for _, column in columns for group in column))
     if not groups:
@@ -172,8 +155,13 @@ def format_by_group(evaluations: Sequence[StoredEvaluation], by: str, metric: st
     return in_blocks([head, *rows], width())
 
 
-def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent: str, ceiling: str) -> tuple[str, ...]:
-    return (name, *(f"{100 * estimates[column].value:.2f}" if column in estimates else absent for column in shown), ceiling)
+def _default_metric(evaluations: Sequence[StoredEvaluation], by: str) -> str:
+    names = {name for stored in evaluations for name in stored.evaluation.estimates}
+    return _DEFAULT_METRIC[by] if _DEFAULT_METRIC.get(by) in names else leading(names)
+
+
+def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent: str, counted: str) -> tuple[str, ...]:
+    return (name, *(f"{100 * estimates[column].value:.2f}" if column in estimates else absent for column in shown), counted)
 
 
 def format_filled(filled: Sequence[Filled]) -> list[str]:

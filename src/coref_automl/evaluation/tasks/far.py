@@ -1,29 +1,31 @@
-"""Far items. In: a parsed document. Out: hidden mentions whose nearest other occurrence is far, in buckets of reference tokens.
+"""Far items. In: a parsed document. Out: hidden mentions in buckets of the distance to the nearest occurrence of their string.
 
-Every occurrence of the answer's characters counts, tagged or not, before or after: an encoder reads both ways, and a longer word
-gives the answer away too. The antecedent is the nearest mention of the answer as a whole word, in the same bucket. Only these
-items can distinguish a 2,048-token model from a 1,536-token one.
+A mention begins a word and has an earlier mention. Every occurrence of its characters counts,
+before or after the gap, because an encoder reads both ways. At most eight nouns of a document and
+bucket, by lot. Only these items can distinguish a 2,048-token model from a 1,536-token one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
-from operator import attrgetter
 
-from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ParsedDocument, Span, draw_lot, occurrences
-from coref_automl.records import ClozeItem, grouped
-
-VERSION = 3
+from coref_automl.corpus.chains import NounMention, chains
+from coref_automl.evaluation.tasks.task import (
+    Choices,
+    ClozeTask,
+    Found,
+    Limit,
+    ParsedDocument,
+    Span,
+    draw_lot,
+    occurrences,
+)
 
 BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
 """Distances in reference tokens, half open."""
 
-PER_BUCKET = 5
-"""The most names, and the most common nouns, of one document in one bucket."""
+PER_BUCKET = 8
+"""The most nouns of one document in one bucket."""
 
 
 def bucket_of(distance: int) -> tuple[int, int] | None:
@@ -32,51 +34,30 @@ def bucket_of(distance: int) -> tuple[int, int] | None:
 
 
 def far_items(doc: ParsedDocument, choices: Choices) -> Found:
-    eligible, seed = eligible_of(doc, choices), choices.seed
-    drops: Counter[str] = Counter()
-    pairs: dict[tuple[int, int], dict[str, list[tuple[NounMention, NounMention]]]] = {bucket: {} for bucket in BUCKETS}
-    words = grouped(eligible.words, attrgetter("form"))
-    for form, mentions in grouped(doc.mentions, attrgetter("form")).items():
-        positions = occurrences(doc.text, form)
-        for mention in mentions:
-            result = _antecedent(eligible, mention, positions, words.get(form, ()))
-            if isinstance(result, str):
-                drops[result] += 1
+    found = Found()
+    hidden: dict[tuple[int, int], dict[str, list[tuple[NounMention, Span]]]] = {}
+    for chain in chains(doc.mentions, cap=None):
+        positions = occurrences(doc.text, chain[0].form)
+        for mention in chain[1:]:
+            nearest = nearest_occurrence(doc, mention.span, positions)
+            bucket = bucket_of(nearest[1]) if nearest else None
+            if not doc.begins_word(mention.start):
+                found.drops["begins inside a word"] += 1
+            elif nearest is None or bucket is None:
+                found.drops[f"{BUCKETS[-1][1]} tokens away or more"] += 1
             else:
-                pairs[result[1]].setdefault(form, []).append((mention, result[0]))
-    items: list[ClozeItem] = []
-    for bucket, by_noun in pairs.items():
-        for tag in ("NNP", "NNG"):
-            forms = [form for form, of_noun in by_noun.items() if of_noun[0][0].tag == tag]
-            chosen = sorted(forms, key=lambda form: draw_lot(seed, doc.identity, bucket[0], form))[:PER_BUCKET]
-            drops[f"over {PER_BUCKET} nouns of its document in one bucket"] += len(forms) - len(chosen)
-            for form in chosen:
-                hidden, antecedent = min(by_noun[form], key=lambda pair: draw_lot(seed, doc.identity, pair[0].start))
-                earlier = (word.span for word in words[form] if word.start < hidden.start)
-                before = any(doc.distance(span, hidden.span) < BUCKETS[-1][1] for span in earlier)
-                items.append(eligible.item("real-far", VERSION, hidden, antecedent.span, seed=seed, before=before))
-    return Found(sorted(items, key=lambda item: item.start), +drops)
-
-
-def _antecedent(
-    eligible: Eligible, mention: NounMention, positions: list[int], words: Sequence[NounMention]
-) -> tuple[NounMention, tuple[int, int]] | str:
-    """The nearest mention of the same word and its bucket, which the nearest occurrence must share; or why there is none."""
-    doc = eligible.doc
-    if reason := eligible.reason_against_word(mention, far=True):
-        return reason
-    nearest = nearest_occurrence(doc, mention.span, positions)
-    bucket = bucket_of(nearest[1]) if nearest else None
-    if nearest is None:
-        return "occurs once"
-    if bucket is None:
-        return f"{BUCKETS[-1][1]} tokens away or more"
-    measured = [(doc.distance(word.span, mention.span), word.start > mention.start, word) for word in words if word != mention]
-    distance, _, antecedent = min(measured, default=(-1, False, mention))
-    if bucket_of(distance) != bucket:
-        return "nearest occurrence inside a longer word"
-    reason = eligible.reason_against_antecedent(antecedent) or eligible.reason_against(mention, distance, far=True)
-    return reason or (antecedent, bucket)
+                by_noun = hidden.setdefault(bucket, {})
+                by_noun.setdefault(mention.form, []).append((mention, nearest[0]))
+    for bucket, by_noun in hidden.items():
+        chosen = sorted(by_noun, key=lambda form: draw_lot(choices.seed, doc.identity, bucket[0], form))
+        over = max(0, len(chosen) - PER_BUCKET)
+        found.drops[f"over {PER_BUCKET} nouns of its document in one bucket"] += over
+        for form in chosen[:PER_BUCKET]:
+            mention, nearest_span = min(
+                by_noun[form], key=lambda gap: draw_lot(choices.seed, doc.identity, gap[0].start)
+            )
+            found.items.append(doc.item("real-far", mention.span, nearest_span))
+    return Found(sorted(found.items, key=lambda item: item.start), +found.drops)
 
 
 def nearest_occurrence(doc: ParsedDocument, gap: Span, positions: list[int]) -> tuple[Span, int] | None:
@@ -92,7 +73,7 @@ def nearest_occurrence(doc: ParsedDocument, gap: Span, positions: list[int]) -> 
 TASK = ClozeTask(
     name="real-far",
     label="Real-far",
-    version=VERSION,
     find=lambda doc, _, choices: far_items(doc, choices),
-    limit=Limit("per_bucket", lambda item: (item.source, item.tag, bucket_of(item.distance)), "the limit of its bucket"),
+    limit=Limit("per_bucket", lambda item: (item.source, bucket_of(item.distance)), "the limit of its bucket"),
+    is_far=True,
 )

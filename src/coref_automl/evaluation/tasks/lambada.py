@@ -1,19 +1,18 @@
-"""LAMBADA items. In: rows in Ko-LAMBADA's columns (`text` with one `_`, `answer`, `candidate`). Out: passages with the answer
-filled in, and one item per passage with its gap at the `_`."""
+"""LAMBADA items. In: rows in Ko-LAMBADA's columns (`text` with one `_`, and `answer`). Out: passages with the answer filled in,
+and one item per passage with its gap at the `_`. Every word of the vocabulary may answer."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coref_automl.corpus.sources import SOURCES, bundled_rows, hub_rows
 from coref_automl.evaluation.tasks import task
 from coref_automl.evaluation.tasks.far import nearest_occurrence
+from coref_automl.fingerprints import fingerprint
 from coref_automl.records import Document
 
-VERSION = 1
 BLANK = "_"
 BUNDLED = "bundled:cloze"
 HUB = SOURCES["ko-lambada"].hub
@@ -21,12 +20,10 @@ HUB = SOURCES["ko-lambada"].hub
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage with its answer filled in. `candidates` are the wrong words that the row names."""
+    """A passage with its answer filled in. Passages of one work (its title) are one cluster."""
 
     document: Document
     gap: task.Span
-    cluster: str
-    candidates: tuple[str, ...]
 
 
 def open_rows(source: str) -> Iterator[task.Row | str]:
@@ -39,18 +36,13 @@ def open_rows(source: str) -> Iterator[task.Row | str]:
     return task.local_rows(source, needs=("text", "answer"))
 
 
-def lambada_items(doc: task.ParsedDocument, passage: Passage, *, seed: int) -> task.Found:
-    """One item, ranked against the row's own candidates and the passage's other nouns."""
+def lambada_items(doc: task.ParsedDocument, passage: Passage) -> task.Found:
+    """The one item of a passage."""
     answer = doc.text[slice(*passage.gap)]
-    forms = [mention.form for mention in doc.mentions]
-    candidates = task.choose_candidates(answer, forms, draw=(seed, doc.identity), first=passage.candidates)
-    if len(candidates) < 2:
-        return task.Found([], Counter({task.NO_CHOICE: 1}))
     nearest = nearest_occurrence(doc, passage.gap, task.occurrences(doc.text, answer))
-    facts = {"cluster": passage.cluster, "candidates": candidates}
-    item = doc.item("lambada", VERSION, passage.gap, nearest[0] if nearest else None, **facts)
-    overlaps = sum(not task.is_apart(word, answer) for word in passage.candidates)
-    return task.Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
+    title = passage.document.title
+    cluster = fingerprint(title)[: task.HASH] if title else doc.identity
+    return task.Found([doc.item("lambada", passage.gap, nearest[0] if nearest else None, cluster)])
 
 
 def read_passage(row: task.Row, number: int, name: str) -> Passage | str:
@@ -69,17 +61,13 @@ def read_passage(row: task.Row, number: int, name: str) -> Passage | str:
     title = row.get("title") if isinstance(row.get("title"), str) else ""
     source = row.get("source") if isinstance(row.get("source"), str) else name
     document = Document(f"{name}-{index}", str(source), before + answer + after, str(title))
-    wrong = row.get("candidate")
-    words = wrong if isinstance(wrong, list | tuple) else [wrong]
-    candidates = tuple(unicodedata.normalize("NFC", word).strip() for word in words if isinstance(word, str) and word.strip())
-    return Passage(document, (len(before), len(before) + len(answer)), str(title) or f"{name}-{index}", candidates)
+    return Passage(document, (len(before), len(before) + len(answer)))
 
 
 TASK = task.ClozeTask(
     name="lambada",
     label="LAMBADA",
-    version=VERSION,
-    find=lambda doc, entry, choices: lambada_items(doc, entry, seed=choices.seed),
+    find=lambda doc, entry, _: lambada_items(doc, entry),
     rows=task.Rows(open_rows, read_passage),
     any_word=True,
 )

@@ -1,74 +1,50 @@
-"""Real items. In: a parsed document. Out: mentions of its nouns, hidden, with an earlier mention in reach.
+"""Real items. In: a parsed document. Out: for each of its nouns, the first later mention with an earlier one in reach, hidden.
 
-The first mentions of a noun after its first one that no rule of `eligible` excludes are hidden. The antecedent is the nearest
-earlier mention of the same thing, at most 400 reference tokens away, so that a 512-token model sees it, with no pronoun between.
-By default at most twelve gaps per document, names first.
+A noun has two or more Hangul syllables, and its hidden mention begins a word. The antecedent is
+the mention of the same string before it, at most 400 reference tokens away with no pronoun
+between. At most 12 nouns of a document, by lot. There is no rule about which nouns.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from coref_automl.corpus.chains import NounMention, chains
-from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ParsedDocument, draw_lot
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ParsedDocument, by_lot
+from coref_automl.records import Task
 
-VERSION = 3
 REACH = 400
-PER_DOCUMENT = 12
-PER_NOUN = 2
-"""Gaps of one noun, in different sentences; one of every noun is taken before a second of any."""
 
 
-def real_items(doc: ParsedDocument, choices: Choices) -> Found:
-    eligible, seed, per_document = eligible_of(doc, choices), choices.seed, choices.per_document
-    drops: Counter[str] = Counter()
-    fitting: list[tuple[int, NounMention, NounMention]] = []
-    for chain in chains(eligible.words, cap=None):
-        reasons, gaps = list[str](), list[tuple[NounMention, NounMention]]()
-        for number, hidden in enumerate(chain[1:], 1):
-            antecedent = _antecedent(eligible, chain[:number], hidden, choices.answers)
-            if isinstance(antecedent, str):
-                reasons.append(antecedent)
-            elif not gaps or doc.sentence_at(hidden.start) != doc.sentence_at(gaps[-1][1].start):
-                gaps.append((antecedent, hidden))
-            if len(gaps) == PER_NOUN:
-                break
-        fitting += [(order, *gap) for order, gap in enumerate(gaps)]
-        if not gaps:
-            drops[reasons[0]] += 1
-    ranked = sorted(fitting, key=lambda gap: (gap[2].tag != "NNP", gap[0], draw_lot(seed, doc.identity, gap[2].form)))
-    drops[f"over {per_document} gaps of its document"] += max(0, len(fitting) - per_document)
-    items = [
-        eligible.item("real", VERSION, hidden, antecedent.span, seed=seed, before=True)
-        for _, antecedent, hidden in ranked[:per_document]
-    ]
-    return Found(sorted(items, key=lambda item: item.start), +drops)
+def repeated(doc: ParsedDocument, choices: Choices, task: Task = "real") -> Found:
+    """The items of a document's repeated nouns, at most one per noun."""
+    found = Found()
+    for chain in chains(doc.mentions, cap=None):
+        gaps = [_fault(doc, *pair) or pair for pair in pairwise(chain)]
+        pair = next((gap for gap in gaps if not isinstance(gap, str)), None)
+        if pair is None:
+            found.drops[str(gaps[0])] += 1
+        elif reason := choices.against(doc, pair[1].span):
+            found.drops[reason] += 1
+        else:
+            found.items.append(doc.item(task, pair[1].span, pair[0].span))
+    return by_lot(doc, found, choices)
 
 
-def _antecedent(
-    eligible: Eligible, earlier: Sequence[NounMention], hidden: NounMention, answers: Collection[str] | None
-) -> NounMention | str:
-    """The antecedent of a mention among the earlier ones of its noun; or why the mention is not hidden."""
-    doc = eligible.doc
-    if reason := eligible.reason_against_word(hidden):
-        return reason
-    near = [mention for mention in earlier if doc.distance(mention.span, hidden.span) <= REACH]
-    if not near:
+def _fault(doc: ParsedDocument, antecedent: NounMention, hidden: NounMention) -> str:
+    """Why a mention is not hidden; empty if it may be."""
+    if not doc.begins_word(hidden.start):
+        return "begins inside a word"
+    if doc.distance(antecedent.span, hidden.span) > REACH:
         return f"earlier mention over {REACH} tokens away"
-    antecedent = eligible.antecedent(near[::-1])
     if doc.pronoun_between(antecedent.span, hidden.span):
         return "a pronoun between the two mentions"
-    if reason := eligible.reason_against_antecedent(antecedent) or eligible.reason_against(hidden):
-        return reason
-    return antecedent if answers is None or hidden.form in answers else "not one vocabulary entry"
+    return ""
 
 
 TASK = ClozeTask(
     name="real",
     label="Real",
-    version=VERSION,
-    find=lambda doc, _, choices: real_items(doc, choices),
-    limit=Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
+    find=lambda doc, _, choices: repeated(doc, choices),
+    limit=Limit("per_source", lambda item: item.source, "the limit of its source"),
 )

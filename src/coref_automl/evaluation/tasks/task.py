@@ -1,18 +1,17 @@
 """The interface of a task, and what all tasks share. In: a document, its tags, a reference tokenizer. Out: ClozeItems.
 
-A task finds items in one document at a time. This module provides the document with its mentions, pronouns and distances, item
-ids, candidates, a seeded order, and the rows of annotated files.
+A task finds items in one document at a time. This module provides the document with its mentions,
+pronouns and distances, item ids, a seeded order, and the rows of annotated files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,38 +30,32 @@ Span = tuple[int, int]
 Row = dict[str, Any]
 T = TypeVar("T")
 
-MOST_CANDIDATES = 20
-
-INSIDE_WORD = "begins inside a word"
-NO_CHOICE = "no other noun to choose from"
+VERSION = 4
+"""Part of every item's id and of a set's manifest: items of different rules are never compared."""
+HASH = 16
+"""Hexadecimal digits of a document's hash."""
+PER_DOCUMENT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The items of one document, how many nouns (or mentions) each reason dropped, and parts that items refer to as documents."""
+    """The items of one document, and how many nouns (or mentions) each reason dropped."""
 
     items: list[ClozeItem] = field(default_factory=list)
     drops: Counter[str] = field(default_factory=Counter)
-    passages: list[Document] = field(default_factory=list)
 
 
-class Usage(Protocol):
-    """How words are used in other documents of a source; `nouns.Collocations` counts it."""
-
-    def share(self, noun: str, document: str) -> float: ...
-
-    def predicts(self, answer: str, ending: str, before: str, after: str, document: str) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Choices:
-    """The settings of `prepare eval` for every task. Only words in `answers` are hidden, if given; `usage` is by source."""
+    """The settings of `prepare eval` for every task. `single_entry`: only answers that are one reference token."""
 
     seed: int = 0
-    per_document: int = 3
-    min_syllables: int = 2
-    answers: Collection[str] | None = None
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    per_document: int = PER_DOCUMENT
+    single_entry: bool = False
+
+    def against(self, doc: ParsedDocument, span: Span) -> str:
+        """Why these settings leave out an answer; empty if they do not."""
+        return "not one vocabulary entry" if self.single_entry and span not in doc.whole else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +82,20 @@ class Limit:
 class ClozeTask:
     """One task: how its items are found, and what may answer them.
 
-    `find` returns the items of one document. Without `rows` the task reads the texts of `--source`. `version` is part of every
-    item's id: raise it when the rules change, so that items of different rules never share an id. `any_word` lets every entry
-    answer, not only nouns. `label` names the task in tables. A task `on_request` is built only if `--task` names it.
+    `find` returns the items of one document. Without `rows` the task reads the texts of `--source`.
+    `label` names the task in tables. `any_word` lets every entry answer, not only nouns; `is_choice`
+    ranks answers of several pieces among nouns of the document; `is_far` lets windows be as long as
+    the model can read. A task `on_request` is built only if `--task` names it.
     """
 
     name: str
     label: str
-    version: int
     find: Callable[[ParsedDocument, Any, Choices], Found]
     rows: Rows | None = None
     limit: Limit | None = None
     any_word: bool = False
+    is_choice: bool = False
+    is_far: bool = False
     on_request: bool = False
 
 
@@ -108,22 +103,27 @@ class ClozeTask:
 class ParsedDocument:
     """A document with everything that tasks need, computed once. Distances are reference tokens between two spans.
 
-    By character offset, `opening` has the first token of a span that starts there, and `closing` the token after a span that ends
-    there: `Pieces.cover` for all offsets at once.
+    By character offset, `opening` has the first token of a span that starts there, and `closing` the
+    token after a span that ends there: `Pieces.cover` for all offsets at once. `whole` has the spans
+    of reference tokens.
     """
 
     document: Document
-    tags: Tags
     opening: list[int]
     closing: list[int]
+    whole: frozenset[Span]
     mentions: tuple[NounMention, ...]
     pronouns: NDArray[np.int32]
-    sentence_ends: list[int]
     identity: str
 
     @property
     def text(self) -> str:
         return self.document.text
+
+    @property
+    def nouns(self) -> tuple[str, ...]:
+        """The forms of its mentions, in the order in which they first occur."""
+        return tuple(dict.fromkeys(mention.form for mention in self.mentions))
 
     def distance(self, span: Span, other: Span) -> int:
         before, after = sorted((span, other))
@@ -134,24 +134,22 @@ class ParsedDocument:
         starts = self.pronouns[:, 0]
         return bool(((starts >= before[1]) & (starts < after[0])).any())
 
-    def sentence_at(self, offset: int) -> int:
-        return bisect_right(self.sentence_ends, offset)
-
-    def sentence_of(self, offset: int) -> Span:
-        number, ends = self.sentence_at(offset), self.sentence_ends
-        return ends[number - 1] if number else 0, ends[number] if number < len(ends) else len(self.text)
+    def begins_word(self, start: int) -> bool:
+        """Whether no letter or digit precedes this offset."""
+        return begins_word(self.text, start)
 
     def tag_of(self, span: Span) -> str:
         """NNP if the span touches a name, NNG if it touches another noun, else empty."""
         tags = {mention.tag for mention in self.mentions if mention.start < span[1] and span[0] < mention.end}
         return "NNP" if "NNP" in tags else "NNG" if tags else ""
 
-    def item(self, task: Task, version: int, span: Span, antecedent: Span | None, **facts: Any) -> ClozeItem:
-        """The item that hides a span; `facts` are the fields that its task decides, candidates and perhaps the cluster."""
+    def item(self, task: Task, span: Span, antecedent: Span | None = None, cluster: str = "") -> ClozeItem:
+        """The item that hides a span."""
         return ClozeItem(
-            id=fingerprint(f"{task}/{version}", self.identity, span),
+            id=fingerprint(f"{task}/{VERSION}", self.identity, span),
             task=task,
             document=self.document.id,
+            cluster=cluster or self.identity,
             source=self.document.source,
             start=span[0],
             end=span[1],
@@ -159,8 +157,6 @@ class ParsedDocument:
             tag=self.tag_of(span),
             antecedent=antecedent,
             distance=self.distance(antecedent, span) if antecedent else -1,
-            pronoun_between=antecedent is not None and self.pronoun_between(antecedent, span),
-            **{"cluster": self.document.id, **facts},
         )
 
 
@@ -168,51 +164,35 @@ def parse_document(document: Document, tags: Tags, reference: FastTokenizer) -> 
     pieces = tokenize(reference, document.text)
     offsets = np.arange(len(document.text) + 1)
     empty = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(offsets))
+    known = pieces.ids != (-1 if reference.unk_token_id is None else reference.unk_token_id)
     return ParsedDocument(
         document=document,
-        tags=tags,
         opening=(np.searchsorted(pieces.ends, offsets, "right") - empty).tolist(),
         closing=np.searchsorted(pieces.starts, offsets, "left").tolist(),
+        whole=frozenset(zip(pieces.starts[known].tolist(), pieces.ends[known].tolist(), strict=True)),
         mentions=tuple(mentions(document.text, tags)),
         pronouns=tags.spans[tags.kinds == PRONOUN],
-        sentence_ends=tags.sentence_ends.tolist(),
-        identity=fingerprint(document.text),
+        identity=fingerprint(document.text)[:HASH],
     )
+
+
+def by_lot(doc: ParsedDocument, found: Found, choices: Choices) -> Found:
+    """At most `per_document` of the items, in text order; the others are counted."""
+    most = choices.per_document
+    items = sorted(found.items, key=lambda item: draw_lot(choices.seed, doc.identity, item.answer))
+    found.drops[f"over {most} gaps of its document"] += max(0, len(items) - most)
+    return Found(sorted(items[:most], key=lambda item: item.start), +found.drops)
 
 
 def draw_lot(*parts: str | int) -> bytes:
     """A hash of the parts as a sort key: a random order that is always the same."""
-    return hashlib.blake2b(_joined(parts), digest_size=8).digest()
+    joined = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(joined, digest_size=8).digest()
 
 
-def choose_candidates(
-    answer: str, words: Iterable[str], *, draw: tuple[str | int, ...], first: Iterable[str] = ()
-) -> tuple[tuple[str], ...]:
-    """The answer, then up to 19 words that neither contain it nor are contained in it: those in `first`, then a random sample."""
-    leading = [word for word in dict.fromkeys(first) if is_apart(word, answer)]
-    prefix = hashlib.blake2b(_joined((*draw, "")), digest_size=8)
-
-    def lot(word: str) -> bytes:
-        """`draw_lot(*draw, word)`, hashing the shared prefix once."""
-        lot = prefix.copy()
-        lot.update(word.encode("utf-8", "surrogatepass"))
-        return lot.digest()
-
-    others = sorted({word for word in words if is_apart(word, answer)}.difference(leading), key=lot)
-    return tuple((word,) for word in [answer, *leading, *others][:MOST_CANDIDATES])
-
-
-def _joined(parts: Iterable[str | int]) -> bytes:
-    return "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
-
-
-def opens_word(text: str, start: int) -> bool:
+def begins_word(text: str, start: int) -> bool:
     """Whether no letter or digit precedes this offset."""
     return start == 0 or not text[start - 1].isalnum()
-
-
-def is_apart(word: str, answer: str) -> bool:
-    return bool(word) and word not in answer and answer not in word
 
 
 def spread(
