@@ -45,8 +45,8 @@ from coref_automl.records import ClozeItem
 class Admission:
     """`methods` are trained with the settings of `train` and their own, one run per seed. `ruin` is trained once. `noise` is the
     standard deviation of Gaussian noise, as a share of each matrix's own. `attention` cuts the reach of global layers to that
-    many tokens. Windows have `window` tokens and grow to `longest` for far items. `documents`: score the items of that many
-    documents of each task, 0 for all. After `minutes` nothing more is started or goes on.
+    many tokens. Windows have `window` tokens and grow to `longest` for far items. `items`: at most
+    that many items of a task, in the order of their id, a hash. After `minutes` nothing more is started or goes on.
     """
 
     model: str
@@ -61,7 +61,7 @@ class Admission:
     attention: tuple[int, ...] = (64, 16)
     window: int = WINDOW
     longest: int = 2048
-    documents: int = 0
+    items: dict[str, int] = field(default_factory=dict)
     device: str = "auto"
     jobs: int = 1
     minutes: float = 600.0
@@ -168,11 +168,11 @@ def run_one(recipe: Admission, contender: Contender, out: Path) -> None:
         from coref_automl.training.recipe import TrainRecipe
         from coref_automl.training.run import train
 
-        settings = {"model": recipe.model, "dataset": recipe.dataset, "out": str(out / "runs" / contender.name)}
+        settings: dict[str, Any] = {"model": recipe.model, "dataset": recipe.dataset, "out": str(out / "runs" / contender.name)}
         settings |= {"seed": contender.number, "device": recipe.device, "checkpoints": 1, **contender.train}
         path = str(train(from_mapping(TrainRecipe, settings, contender.name)).checkpoints[-1])
     evalset = opened(recipe)
-    items = chosen_items(evalset, recipe.documents)
+    items = chosen_items(evalset, recipe)
     device, dtype = pick(recipe.device)
     loaded = load_masked_lm(path, seq_len=recipe.longest, device=device)
     if contender.noise:
@@ -195,13 +195,11 @@ def opened(recipe: Admission) -> EvalSet:
     return EvalSet.open(bundled_eval_set() if recipe.eval_set == "bundled" else Path(recipe.eval_set))
 
 
-def chosen_items(evalset: EvalSet, documents: int) -> list[ClozeItem]:
-    """The items of the first documents of each task, in the order of their hash; all for 0."""
+def chosen_items(evalset: EvalSet, recipe: Admission) -> list[ClozeItem]:
     chosen: list[ClozeItem] = []
-    for items in evalset.items.values():
-        clusters = sorted({item.cluster for item in items})
-        kept = set(clusters[:documents] if documents else clusters)
-        chosen += [item for item in items if item.cluster in kept]
+    for task, items in evalset.items.items():
+        ordered = sorted(items, key=lambda item: item.id)
+        chosen += ordered[: recipe.items.get(task, len(items))]
     return chosen
 
 
@@ -234,7 +232,7 @@ def run_all(recipe: Admission, given: argparse.Namespace) -> None:
 
 def pack(recipe: Admission, out: Path) -> None:
     """Write what all contenders left, and the items' own facts, as one file."""
-    items = chosen_items(opened(recipe), recipe.documents)
+    items = chosen_items(opened(recipe), recipe)
     facts = {name: np.array([getattr(item, name) for item in items]) for name in ("id", "task", "cluster", "source", "tag")}
     facts["distance"] = np.array([item.distance for item in items], np.int32)
     arrays: dict[str, Any] = {f"item/{name}": values for name, values in facts.items()}

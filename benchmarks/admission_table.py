@@ -146,7 +146,7 @@ def rows_of(scores: Scores) -> list[Row]:
 
 def _row(metric: Metric, items: Weighted, scores: Scores) -> Row:
     values = {group: items.of_ranks(arrays["rank"]) for group, arrays in scores.groups.items()}
-    tasks = {METRICS[name].task for name, _ in metric.parts or ((metric.name, 1.0),)}
+    tasks = {str(METRICS[name].task) for name, _ in metric.parts or ((metric.name, 1.0),)}
     of_tasks = np.isin(scores.items["task"], list(tasks))
     names = of_tasks & (scores.items["tag"] == "NNP")
     row = Row(

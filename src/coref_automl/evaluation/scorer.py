@@ -8,7 +8,7 @@ half precision, the head always in float32, because rounded logits tie.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -30,7 +30,7 @@ from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, ItemScore
+from coref_automl.records import ClozeItem, ItemScore, Task
 
 TOP = 5
 AHEAD = 256
@@ -84,6 +84,9 @@ class Form:
 
 class Scorer:
     """Scores with one model on its device. `nouns` are the entries that compete; tasks with `any_word` allow all words."""
+
+    bonus_tasks: Collection[Task] = ("real", "new")
+    """Tasks whose scores have `bonus_hits`."""
 
     def __init__(
         self, loaded: LoadedModel, nouns: NDArray[np.bool_], *, seq_len: int, dtype: str = "float32", budget: int | None = None
@@ -158,7 +161,7 @@ class Scorer:
             for low in range(0, len(batch), _HEAD_POSITIONS):
                 part = slice(low, low + _HEAD_POSITIONS)
                 logits = self._predict(hidden[part])
-                scores += _ranked(batch[part], logits, ids[part], form)
+                scores += _ranked(batch[part], logits, ids[part], form, self.bonus_tasks)
         return scores
 
     def _choose_batch(self, batch: list[ScoringItem]) -> list[ItemScore]:
@@ -205,7 +208,9 @@ class Scorer:
         return length if self._device.type == "cpu" else max(length, min(self._lengths.far, rounded))
 
 
-def _ranked(batch: Sequence[ScoringItem], logits: Tensor, ids: Tensor, form: Form) -> list[ItemScore]:
+def _ranked(
+    batch: Sequence[ScoringItem], logits: Tensor, ids: Tensor, form: Form, bonus_tasks: Collection[Task]
+) -> list[ItemScore]:
     """The scores of a batch from its logits at the gaps; ties go against the answer."""
     answers = torch.tensor([item.window.entry for item in batch], device=logits.device)[:, None]
     own = logits.gather(1, answers)
@@ -224,7 +229,7 @@ def _ranked(batch: Sequence[ScoringItem], logits: Tensor, ids: Tensor, form: For
         ahead = tuple(form.words[entry] or "" for entry in row[: min(rank - 1, AHEAD)])
         later = [form.words[entry] or "" for entry in row[rank - 1 : TOP]]
         top = (*ahead[:TOP], *([item.item.answer, *later] if rank <= TOP else []))[:TOP]
-        bonus_hits = tuple(hit) if item.item.task in ("real", "new") else ()
+        bonus_hits = tuple(hit) if item.item.task in bonus_tasks else ()
         scores.append(_scored(item, rank, top, bonus_hits=bonus_hits, ahead=ahead))
     return scores
 
