@@ -6,7 +6,7 @@ In: a model and a set. Out: a file of logit gaps; two such files compared.
     python benchmarks/scorer_agreement.py gaps --model M --eval-set S --device cuda --dtype float32 --out gpu.npz
     python benchmarks/scorer_agreement.py compare cpu.npz gpu.npz --most 1e-3
 
-A gap is the logit of the item's best match minus that of the competitor that decides a hit: above 0 is a hit. Two runs disagree
+A gap is the logit of the item's answer minus that of the competitor that decides a hit: above 0 is a hit. Two runs disagree
 where the signs differ; the sizes of those gaps say whether rounding explains it.
 """
 
@@ -15,17 +15,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.scorer import Scorer
+from coref_automl.evaluation.scorer import Form, Scorer, ScoringItem
+from coref_automl.models.execution import matmul_precision
 from coref_automl.models.load import load_masked_lm
+from coref_automl.records import ItemScore
 
-METRICS = ("strict@1", "lenient@1", "lenient@5")
+METRICS = ("@1", "@5")
 
 
 class WatchedScorer(Scorer):
@@ -33,19 +34,16 @@ class WatchedScorer(Scorer):
 
     gaps: dict[str, list[float]]
 
-    def _rank(self, logits: Any, units: Any, table: Any, allowed: Any) -> Any:
-        ranks = super()._rank(logits, units, table, allowed)  # leaves minus infinity where an entry is not allowed
-        for row, unit in zip(logits, units, strict=True):
-            strict, lenient = (torch.from_numpy(ids).to(row.device) for ids in table.of(unit.item.answer))
-            self.gaps[unit.item.id] = [gap_of(row, strict, 1), gap_of(row, lenient, 1), gap_of(row, lenient, 5)]
-        return ranks
-
-
-def gap_of(row: torch.Tensor, matches: torch.Tensor, at: int) -> float:
-    if not len(matches):
-        return float("nan")
-    others = row.index_fill(0, matches, -torch.inf)
-    return float(row[matches].max() - others.topk(at).values[-1])
+    def _score_batch(self, batch: list[ScoringItem], form: Form) -> list[ItemScore]:
+        scores = super()._score_batch(batch, form)
+        with torch.inference_mode(), matmul_precision(tf32=False):
+            hidden, _ = self._encode([item.window.filled([self.mask_id]) for item in batch], [item.window.gap for item in batch])
+            for item, row in zip(batch, self._predict(hidden), strict=True):
+                others = row.masked_fill(~form.allowed, -torch.inf)
+                others[item.window.entry] = -torch.inf
+                best = others.topk(5).values
+                self.gaps[item.item.id] = [float(row[item.window.entry] - best[at - 1]) for at in (1, 5)]
+        return scores
 
 
 def gaps(arguments: argparse.Namespace) -> int:
@@ -57,8 +55,8 @@ def gaps(arguments: argparse.Namespace) -> int:
     chosen = {name for items in evalset.items.values() for name in sample(items, arguments.items)}
     items = [item for group in evalset.items.values() for item in group if item.id in chosen]
     scores = {score.item: score for batch in scorer.score(items, evalset.documents) for score in batch}
-    ids = sorted(scores)
-    ranks = [(scores[name].strict_rank, scores[name].lenient_rank) for name in ids]
+    ids = sorted(scorer.gaps)
+    ranks = [scores[name].rank for name in ids]
     np.savez_compressed(
         arguments.out, ids=np.array(ids), gaps=np.array([scorer.gaps[name] for name in ids]), ranks=np.array(ranks)
     )

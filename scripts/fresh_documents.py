@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coref_automl.evaluation.tasks.nouns import LIGHT, listed
 
 from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import limits, normalise, rank
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.tasks import far, real
-from coref_automl.evaluation.tasks.nouns import LIGHT, listed
+from coref_automl.evaluation.tasks.task import VERSION
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.store import write_jsonl
@@ -66,8 +66,8 @@ def was_judged(text: str, known: set[str]) -> bool:
     return any(
         fingerprint(f"{task}/{version}", identity, span) in known
         for span in spans
-        for task, newest in (("real", real.VERSION), ("real-far", far.VERSION))
-        for version in range(1, newest + 1)
+        for task in ("real", "new", "real-far")
+        for version in range(1, VERSION + 1)
     )
 
 

@@ -77,7 +77,7 @@ def test_the_page_defines_the_names_that_its_examples_use() -> None:
 
 
 def test_evaluations_show_themselves(world: dict[str, Any], tmp_path: Path) -> None:
-    result = ca.evaluate(world["model"], eval_set=world["eval_set"], out=tmp_path / "out", device="cpu", words="none", base=False)
+    result = ca.evaluate(world["model"], eval_set=world["eval_set"], out=tmp_path / "out", device="cpu", base=False)
     assert repr(result).count("\n") == 0
     assert "Real@1 strict" in repr(result)
     assert result._repr_html_().startswith("<table>")

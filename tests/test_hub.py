@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def evaluate(name: str, out: str) -> list[str]:
-    return ["evaluate", name, "--eval-set", "set", "--device", "cpu", "--words", "none", "--out", out, "--json"]
+    return ["evaluate", name, "--eval-set", "set", "--device", "cpu", "--out", out, "--json"]
 
 
 @pytest.mark.journey

@@ -29,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "kind", [str, Path, lambda path: [str(path)], lambda path: (path,)], ids=["text", "path", "list", "tuple"]
 )
 def test_one_path_is_one_path_however_it_is_given(place: Path, tmp_path: Path, kind: Any) -> None:
-    recipe = ca.EvaluateRecipe(eval_sets=kind(place / "set"), out=str(tmp_path / "out"), device="cpu", words="none")
+    recipe = ca.EvaluateRecipe(eval_sets=kind(place / "set"), out=str(tmp_path / "out"), device="cpu")
     assert recipe.eval_sets == (place / "set",)
     done = ca.evaluate(kind(place / "run"), recipe)
     assert [item.checkpoint for item in done] == ["run/checkpoint-1", "run/checkpoint-2"]

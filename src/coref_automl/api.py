@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from coref_automl.config import as_path, as_paths, checked, recipe_with, short_repr
 from coref_automl.errors import InputError
 from coref_automl.evaluation.fill import Filled, fill_all, find_gap
-from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.metrics import METRICS, leading
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.run import evaluate as run
 from coref_automl.models.load import LoadedModel, load_masked_lm
@@ -84,7 +84,7 @@ def evaluate(
 
     Example:
         >>> import coref_automl as ca
-        >>> results = ca.evaluate("bundled:ko-mini", eval_set=eval_set, device="cpu", words="none")
+        >>> results = ca.evaluate("bundled:ko-mini", eval_set=eval_set, device="cpu")
         >>> [result.checkpoint for result in results]
         ['bundled-ko-mini']
     """
@@ -267,6 +267,6 @@ def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **option
 
 
 def _line(evaluation: Evaluation) -> str:
-    metric = PRIMARY if PRIMARY in evaluation.estimates else next(iter(evaluation.estimates), "")
+    metric = leading(evaluation.estimates) if evaluation.estimates else ""
     result = f"{METRICS[metric].label} {evaluation.estimates[metric]}" if metric else "nothing was run"
     return f"{evaluation.checkpoint} on {evaluation.evalset} at {evaluation.seq_len:,} tokens: {result}"

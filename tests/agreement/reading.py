@@ -42,7 +42,8 @@ _CLAIM = re.compile(
 )
 _UNTESTED = re.compile(r"Not compared for ([^:]+)\.$|^(.+): 비교되지 않았습니다\.$")
 _LACKING = re.compile(r"^(?:Not tested for (?P<en>[^:\n]+): (?P<tasks>.+)|(?P<ko>[^:\n]+) 미평가: (?P<of>.+))\.$", re.M)
-_TASKS = {"far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
+_TASKS = {"real": ("nouns of the document", "문서에 있는 명사"), "new": ("new nouns", "문서에 없는 명사"),
+          "far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
           "coreference": ("coreference", "상호참조 해결")}  # fmt: skip
 _TRADE = re.compile(r"Choose by task|과제별 선택")
 _ELSEWHERE = re.compile(r"(?:Told apart on another task|다른 과제에서는 구별됨): (.+?)\.(?=\s|$|<)")

@@ -30,7 +30,7 @@ _MOST = 28
 """Evaluations of trained checkpoints in a study: larger ones cost time and show no more."""
 _LIGHT, _LIGHT_DOCUMENTS = 6, 30
 _ROWS, _TEXTS = 240, 12
-_EXTRA: tuple[Task, ...] = ("lambada", "real-far")
+_EXTRA: tuple[Task, ...] = ("new", "lambada", "real-far")
 
 
 @dataclass(frozen=True)

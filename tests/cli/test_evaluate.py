@@ -150,7 +150,6 @@ def test_a_broken_checkpoint_among_others_is_listed_with_status_1(place: Path, c
     [
         (["runs/nowhere/at/all"], "check the path"),
         (["runs", "--eval-set", "evalsets/none"], "prepare eval"),
-        (["runs", "--words", "some"], "sample"),
         (["runs", "--by", "sauce"], "source"),
         (["runs", "--lang", "kr"], "ko"),
         (["runs", "--dtype", "bfloat"], "bfloat16"),

@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(["prepare", "mlm", *source, *data]) == 0
     training = ["--dataset", str(folder / "data"), "--epochs", "1", "--batch", "8", "--save-every", "0.5", "--device", "cpu"]
     assert run(["train", "--model", str(folder / MODEL), *training, "--out", str(folder / "run")]) == 0
-    how = ["--eval-set", str(folder / "set"), "--device", "cpu", "--words", "none", "--no-base"]
+    how = ["--eval-set", str(folder / "set"), "--device", "cpu", "--no-base"]
     assert run(["evaluate", str(folder / "run"), *how]) == 0
     return folder
 

@@ -76,7 +76,7 @@ def test_a_claimed_folder_is_named_in_words(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_no_run_can_use_is_refused_before_a_step(dataset: Path, said: Said) -> None:
     metric = ("--eval-set", bundled_eval_set(), "--metric", "real1_strickt")
-    assert "Did you mean 'real1_strict'?" in said("train", "--model", MINI, "--dataset", dataset, *metric)
+    assert "Did you mean 'real1'?" in said("train", "--model", MINI, "--dataset", dataset, *metric)
     shape = ("--model", "new:tinny", "--tokenizer", MINI)
     assert "Unknown shape 'tinny'" in said("train", *shape, "--dataset", dataset)
 

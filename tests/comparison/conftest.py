@@ -18,13 +18,13 @@ from coref_automl.cli.app import run as command
 from coref_automl.coreference.results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
-from coref_automl.evaluation.metrics import summarise_all
+from coref_automl.evaluation.metrics import counted, counted_names, summarise_all
 from coref_automl.folders import mark_done
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.store import write_json, write_jsonl
-from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
+from tests.evaluation.tiny import TEXTS, item, noun_table, nouns_in, save_checkpoint, tokenizer_of
 
 WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")
 
@@ -72,16 +72,14 @@ def make_scores(
                     ItemScore(
                         item=f"{set_name}-{task}-{document}-{number}",
                         task=task,
-                        cluster=f"{task}-문서-{document}",
+                        cluster=f"{'real' if task == 'new' else task}-문서-{document}",
                         source="wiki" if document % 3 else "news",
                         answer=answer,
                         tag="NNG" if number else "NNP",
                         distance=distance,
-                        strict_rank=rank,
-                        lenient_rank=max(1, rank - 1),
+                        rank=rank,
                         top=tuple(top),
                         pieces=1,
-                        word_rank=max(1, rank // 2),
                         out_of_reach=distance > model.seq_len,
                     )
                 )
@@ -117,7 +115,8 @@ def write_evaluation(root: Path, model: Model, scores: Sequence[ItemScore], *, s
         fingerprints={"items": f"items-{set_name}", "weights": f"w{model.run}{model.step}", "tokenizer": model.tokenizer},
         estimates=summarise_all([scores], draws=20)[0],
         baselines={"copy-most-frequent": summarise_all([scores[:40]], draws=20)[0]},
-        single_entry_share=0.9,
+        counted=counted(scores),
+        counted_names=counted_names(scores),
         out_of_reach=sum(score.out_of_reach for score in scores),
         provenance=provenance if model.step else None,
     )
@@ -206,7 +205,7 @@ def study_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run, objective, top in (("mlm_a", "mlm", -0.4), ("entity_a", "entity", 0.6)):
         models += [Model(run, step, top - 50 / step, objective=objective) for step in (65, 130, 195)]
     models.append(Model("entity_long", 130, 0.7, seq_len=256))
-    tasks: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
+    tasks: tuple[Task, ...] = ("real", "new", "lambada", "real-far")
     root = tmp_path_factory.mktemp("study")
     for number, model in enumerate(models):
         write_evaluation(root, model, make_scores(model, documents=50, tasks=tasks, own=number))
@@ -235,7 +234,7 @@ def scored_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         item(str(n), word, text=texts[n]) for n, word in ((0, "공장"), (1, "도서관"), (2, "기차"), (3, "나무"), (4, "도서관"))
     ]
     (root / "evalsets" / "mine").mkdir(parents=True)
-    documents = [Document(str(number), "tiny", text) for number, text in enumerate(texts)]
+    documents = [(Document(str(number), "tiny", text), nouns_in(text)) for number, text in enumerate(texts)]
     freeze(root / "evalsets/mine", documents, {"real": items}, {})
     save_table(root / "evalsets/mine", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
     for seed, folder in enumerate(("runs/a/checkpoint-1", "runs/a/checkpoint-2", "base")):

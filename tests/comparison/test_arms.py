@@ -62,7 +62,7 @@ def hits_of(root: Path, objective: str, half: Half | None) -> tuple[list[np.ndar
         (stored,) = find_evaluations([root / f"{objective}-128-s{seed}" / "checkpoint-100"])
         scores = stored.scores()
         spoken = [score for score, of in zip(scores, halves(scores), strict=True) if half in (None, of)]
-        _, hit, clusters = hits(spoken, "real1_strict")
+        _, hit, clusters = hits(spoken, "real1")
         values.append(hit)
     return values, clusters
 
@@ -73,7 +73,7 @@ def test_last_checkpoints_are_judged_on_all_documents_unless_the_set_had_a_say(
 ) -> None:
     root = write(tmp_path, methods("mlm", "entity"))
     change(root, "entity-*", **changes)
-    claim = read(root).answer.of_pair("entity 128", "mlm 128", "real1_strict")
+    claim = read(root).answer.of_pair("entity 128", "mlm 128", "real1")
     (ours, clusters), (theirs, _) = (hits_of(root, objective, half) for objective in ("entity", "mlm"))
     assert claim is not None
     assert claim.documents == ("confirm" if half else "all")
@@ -110,7 +110,7 @@ def test_a_method_keeps_its_name_where_a_run_is_renamed(tmp_path: Path) -> None:
 def test_methods_need_not_have_the_same_seeds_and_lengths_are_not_mixed(tmp_path: Path) -> None:
     models = [Model("base", 0, -1.0), *(Model(f"mlm-s{seed}", 100, -0.9, objective="mlm", seed=seed) for seed in (0, 1))]
     root = write(tmp_path, [*models, *(Model(f"entity-s{seed}", 100, 0.4, seed=seed) for seed in (1, 2, 3))])
-    claim = read(root).answer.of_pair("entity 128", "mlm 128", "real1_strict")
+    claim = read(root).answer.of_pair("entity 128", "mlm 128", "real1")
     assert claim is not None
     assert (claim.seeds, claim.verdict) == ((3, 2), "better")
     change(root, "entity-*", seq_len=64)

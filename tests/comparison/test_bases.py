@@ -187,8 +187,8 @@ def test_methods_that_began_from_a_checkpoint_of_a_run_are_judged_against_it(tmp
     method = next(arm for arm in study.arms if arm.name == "b 128")
     base = next(entry for entry in study.entries if entry.name == "a/checkpoint-200")
     sides = Side("b 128", tuple(method.ends), method), Side(base.name, (base,))
-    assert claim_of(study.group, study, *sides, "real1_strict") == study.answer.questions[0].lead
-    assert claim_of(study.group, study, *sides[::-1], "real5_strict").verdict == "worse"
+    assert claim_of(study.group, study, *sides, "real1") == study.answer.questions[0].lead
+    assert claim_of(study.group, study, *sides[::-1], "real5").verdict == "worse"
 
 
 def test_a_base_that_only_another_bases_run_beats_is_not_beaten(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:
 def test_curves_have_a_line_for_each_base(two: Path) -> None:
     study = read_study(two)
     section = evidence.learning_curves(study)
-    values_of = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
+    values_of = {entry.name: entry.evaluation.estimates["real1"].value for entry in study.entries}
     values = [100 * values_of[name] for name in ("strong", "weak")]
     assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
     assert "Dashed: the base model." in texts(section)
@@ -261,7 +261,7 @@ def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     study = read_study(root)
     assert study.choice.base is not None
     assert study.choice.base.name == "strong"
-    weak = next(entry for entry in study.entries if entry.name == "weak").evaluation.estimates["real1_strict"]
+    weak = next(entry for entry in study.entries if entry.name == "weak").evaluation.estimates["real1"]
     assert dashed(evidence.learning_curves(study))["Real@1 strict"] == [(100 * weak.value, "base model")]
 
 
@@ -288,8 +288,8 @@ def test_power_takes_the_spread_of_runs_from_their_own_base(tmp_path: Path) -> N
     runs = [Model(f"entity-128-s{seed}", 200, 2.4, seed=seed) for seed in (0, 1)]
     root = write(tmp_path, [STRONG, replace(WEAK, seq_len=128), *runs], {run.run: "weak" for run in runs})
     group = read_study(root).group
-    (verdict,) = verdicts_of(group, "real1_strict", against_base=True)
-    value = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in group.entries}
+    (verdict,) = verdicts_of(group, "real1", against_base=True)
+    value = {entry.name: entry.evaluation.estimates["real1"].value for entry in group.entries}
     mean = sum(gain for name, gain in value.items() if name.startswith("entity")) / 2
     assert verdict.difference == pytest.approx(mean - value["weak"])
 

@@ -52,8 +52,8 @@ def test_the_accepted_loss_is_the_margin_or_a_quarter_of_the_gain(evaluated: Mak
     root = evaluated(plateau(2), documents=200)
     scores = find_evaluations([root / "run" / "checkpoint-200"])[0].scores()
     of = halves(scores)
-    wrong = [n for n, s in enumerate(scores) if s.strict_rank > 1 and of[n] == "select" and s.task == "real"]
-    better = [replace(s, strict_rank=1) if n in wrong[:3] else s for n, s in enumerate(scores)]
+    wrong = [n for n, s in enumerate(scores) if s.rank > 1 and of[n] == "select" and s.task == "real"]
+    better = [replace(s, rank=1) if n in wrong[:3] else s for n, s in enumerate(scores)]
     write_evaluation(root, Model("run", 300, 0.6), better)
     wide = recommend(root, margin=4).next_time
     assert wide is not None

@@ -73,7 +73,7 @@ def test_values_come_from_the_confirm_half_and_agree_with_the_metric(evaluated: 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if not METRICS[name].parts])
 def test_array_hits_are_the_metrics_own_hits(evaluated: Maker, metric: str) -> None:
-    root = evaluated([GOOD], tasks=("real", "lambada", "gold", "real-far"), documents=20)
+    root = evaluated([GOOD], tasks=("real", "new", "lambada", "real-far"), documents=20)
     group = read_groups(open_results([str(root)]))[0]
     _, expected, clusters = hits(find_evaluations([root])[0].scores(), metric)
     part = group.columns(metric).parts[0]
@@ -139,20 +139,14 @@ def test_other_lengths_are_allowed_and_named(evaluated: Maker) -> None:
     assert "Window lengths differ: 128, 256 tokens." in table.notes
 
 
-def test_other_tokenizers_are_compared_on_word_alone(evaluated: Maker) -> None:
-    root = evaluated([BASE, replace(GOOD, tokenizer="other")])
-    table = compare(root)
-    assert table.metric == "real_word"
-    assert "Tokenizers differ" in table.notes[0]
-    with pytest.raises(ComparisonError, match="--metric real_word"):
-        compare(root, metric="real1")
-
-
-def test_other_tokenizers_without_word_ranks_are_told_the_option(tmp_path: Path) -> None:
-    for model in (BASE, replace(GOOD, tokenizer="other")):
-        write_evaluation(tmp_path, model, [replace(score, word_rank=None) for score in make_scores(model, documents=20)])
-    with pytest.raises(ComparisonError, match=r"tokenizers may differ; run: coref-automl evaluate .* --words sample"):
-        compare(tmp_path)
+def test_other_tokenizers_have_tables_of_their_own(evaluated: Maker) -> None:
+    """Their vocabularies cannot be read here, so that the pair is named and not measured."""
+    table = compare(evaluated([BASE, GOOD, replace(LATER, tokenizer="other")]))
+    assert [row.name for row in table.rows] == ["base", "checkpoint-100"]
+    assert [[row.name for row in other.rows] for other in table.others] == [["checkpoint-200"]]
+    (pair,) = table.pairs
+    assert ({pair.a, pair.b}, pair.why, pair.claims) == ({"checkpoint-100", "checkpoint-200"}, "no tokenizer", ())
+    assert "different tokenizers: not measured" in str(table)
 
 
 def test_sets_are_never_pooled(evaluated: Maker) -> None:
@@ -173,7 +167,7 @@ def test_wrong_names_are_errors_with_the_next_step(evaluated: Maker, tmp_path: P
     with pytest.raises(ComparisonError, match="Did you mean 'checkpoint-100'"):
         compare(root, reference="checkpoint-10")
     with pytest.raises(ComparisonError, match="was not run"):
-        compare(root, metric="gold_word")
+        compare(root, metric="real_far1")
     with pytest.raises(InputError, match="does not exist"):
         compare(tmp_path / "nothing")
     with pytest.raises(ComparisonError, match="give a second one"):

@@ -40,36 +40,26 @@ def read_study(root: Path) -> Subject:
     return read_subject(open_results([str(root)]), Say("en"))
 
 
-@pytest.mark.parametrize(
-    ("reach", "words", "judged"), [(20, True, "real_word"), (20, False, "real1_strict"), (3, True, "real1_strict")]
-)
-def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Path, reach: int, words: bool, judged: str) -> None:
-    """Of every `reach` answers one is an entry of the vocabulary; the question about far mentions follows the same rule."""
-    for number, model in enumerate((Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 100, 0.2, seed=1))):
-        model = replace(model, run=f"entity-128-s{model.seed}") if model.step else model
-        scores = make_scores(model, documents=60, own=number, tasks=("real", "real-far"))
-        scores = [
-            replace(score, strict_rank=score.strict_rank if at % reach == 0 else 0, word_rank=score.word_rank if words else None)
-            for at, score in enumerate(scores)
-        ]
-        write_evaluation(tmp_path, model, scores)
-    study = read_study(tmp_path)
-    assert study.metric == judged
-    assert [note.rpartition("there. ")[2] for note in study.notes if "strict shows neither" in note] == (
-        [] if reach == 3 else ["Real word is judged."] if words else ["Score by word: evaluate --words all."]
-    )
-    assert study.answer.action == ("undecided" if reach == 20 and not words else "keep base")
-    far = {claim.outcome for claim in study.answer.claims if claim.question == "far"}
-    assert far == ({"real_far_word"} if reach == 20 and words else set() if reach == 20 else {"real_far1_strict"})
-
-
-def test_items_that_were_not_run_are_not_out_of_reach(tmp_path: Path) -> None:
+def test_items_that_a_model_does_not_count_are_no_part_of_a_metric(tmp_path: Path) -> None:
     for number, model in enumerate((Model("base", 0, -1.0), Model("entity", 100, 0.1))):
-        scores = make_scores(model, documents=120, own=number, tasks=("real",))
-        write_evaluation(tmp_path, model, scores if number == 0 else scores[: len(scores) // 20])
+        scores = make_scores(model, documents=60, own=number, tasks=("real", "new"))
+        rare = [replace(score, rank=0 if score.task == "new" or at % 3 else score.rank) for at, score in enumerate(scores)]
+        write_evaluation(tmp_path, model, rare)
     (group,) = read_groups(open_results([str(tmp_path)]))
-    assert group.reachable("real") == 1.0
-    assert choose_metric(group, None) == ("real1_strict", [])
+    assert group.metrics() == ["real1", "real5"]
+    assert choose_metric(group, None) == "real1"
+    assert group.columns("real1").items == sum(score.rank > 0 for score in rare)
+
+
+def test_noun1_leads_where_it_was_run_and_has_the_items_of_both_tasks(tmp_path: Path) -> None:
+    model = Model("base", 0, -1.0)
+    write_evaluation(tmp_path, model, make_scores(model, documents=60, tasks=("real", "new")))
+    (group,) = read_groups(open_results([str(tmp_path)]))
+    assert choose_metric(group, None) == "noun1"
+    both, *tasks = (group.columns(name) for name in ("noun1", "real1", "new1"))
+    assert both.items == sum(task.items for task in tasks)
+    assert both.sizes.sum() == both.items
+    assert len(both.sizes) == 60  # documents of both tasks
 
 
 def test_a_composite_without_items_of_a_part_has_no_items(tmp_path: Path) -> None:
@@ -147,7 +137,7 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
 
     def halves_at(*, common: bool = True, evalset: str | None = None) -> dict[str, str]:
         (group,) = read_groups(open_results([str(root)]), common=common, evalset=evalset)
-        assert group.columns("real1_strict").documents == (120 if common else 60)  # both sets number theirs from 0 in an archive
+        assert group.columns("real1").documents == (120 if common else 60)  # both sets number theirs from 0 in an archive
         return dict(zip(group.items.index, group.items.halves.tolist(), strict=True))
 
     alone = halves_at(common=False, evalset="a")
@@ -162,7 +152,7 @@ def test_a_document_that_a_whole_set_chooses_with_does_not_judge_by_another_sets
     whole, first = freeze_tiny(tmp_path / "whole", tasks=("real",)), [items()[at] for at in range(8)]
     assert {item.document for item in first} == {"0", "1", "2"}
     texts = [Document(id=name, source="tiny", text=text) for name, text in documents().items() if name != "3"]
-    freeze(tmp_path / "chose", texts, {"real": first}, {"name": "chose"})
+    freeze(tmp_path / "chose", [(document, ()) for document in texts], {"real": first}, {"name": "chose"})
     half_set(whole, tmp_path / "judged", "confirm")
     save_table(tmp_path / "chose", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
     model = save_checkpoint(tmp_path / "models" / "one")

@@ -44,7 +44,7 @@ def trained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def score(path: Path | str, evalset: Path, **options: Any) -> None:
-    evaluate([path], EvaluateRecipe(eval_sets=(evalset,), device="cpu", dtype="float32", words="none", **options))
+    evaluate([path], EvaluateRecipe(eval_sets=(evalset,), device="cpu", dtype="float32", **options))
 
 
 def verdict(path: Path) -> list[Any]:
@@ -164,8 +164,6 @@ def test_a_relative_base_of_an_older_record_is_never_another_model_of_that_name(
         str(tmp_path / "A/runs/x"),
         "--eval-set",
         str(tmp_path / "A/evalset"),
-        "--words",
-        "none",
         "--device",
         "cpu",
     ]
@@ -184,7 +182,7 @@ def test_a_base_that_changed_in_place_is_named_and_its_scores_stay(
         write_json(path, {**read_json(path), "base": str(tmp_path / "A/model")})
     first = verdict(Path("runs/x"))
     CHANGES["weights"](tmp_path / "A")
-    call = ["evaluate", "runs/x", "--eval-set", "evalset", "--words", "none", "--device", "cpu"]
+    call = ["evaluate", "runs/x", "--eval-set", "evalset", "--device", "cpu"]
     assert command([*call, "model"]) == 0  # what is in its place now is another model
     assert verdict(Path("runs/x")) == first
     capsys.readouterr()

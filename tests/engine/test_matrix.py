@@ -121,7 +121,7 @@ def do_grid(home: Path, **changes: Any) -> Any:
 
 
 def do_evaluate(home: Path, **changes: Any) -> Any:
-    settings: dict[str, Any] = {"out": home / "out", "device": "cpu", "words": "none", **changes}
+    settings: dict[str, Any] = {"out": home / "out", "device": "cpu", **changes}
     (result,) = evaluate([home / "model"], EvaluateRecipe(eval_sets=(home / "evalset",), **settings))
     return result.seq_len, result.estimates, result.fingerprints
 
@@ -160,7 +160,7 @@ def do_tune(home: Path, **changes: Any) -> Any:
 def do_study(home: Path, **changes: Any) -> Any:
     settings: dict[str, Any] = {"methods": {"mlm": {}, "entity": {}}, "lengths": (16,), "seeds": 1, "device": "cpu"}
     settings |= {"train": {"epochs": 1, "batch": 8, "checkpoints": 1}, "datasets": (str(home / "dataset"),), **changes}
-    stage = EvaluateStage(sets=(str(home / "evalset"),), words="none")
+    stage = EvaluateStage(sets=(str(home / "evalset"),))
     recipe = ExperimentRecipe(str(home / "model"), out=str(home / "out"), evaluate=stage, **settings)
     return run_experiment(recipe, only=("train", "evaluate"), launcher=InlineLauncher()).finished
 
@@ -179,7 +179,7 @@ def do_adapt(home: Path, **changes: Any) -> Any:
         "out": "out",
     }
     settings |= {"texts": {"sources": ["local:texts.jsonl"], "near_duplicates": False}, "train": {"epochs": 1, "batch": 8}}
-    settings |= {"evaluate": {"sets": ["evalset"], "words": "none"}, "relation": None, **changes}
+    settings |= {"evaluate": {"sets": ["evalset"]}, "relation": None, **changes}
     with chdir(home):  # a dataset is bound to its sources as they are named
         return adapt(adapt_recipe(None, settings), confirm=lambda _: True, timed=False).answer
 

@@ -85,8 +85,7 @@ def item(document: str, answer: str, occurrence: int = 1, task: Task = "real", t
     places = [at for at in range(len(text)) if text.startswith(answer, at)]
     start = places[occurrence]
     antecedent = (places[occurrence - 1], places[occurrence - 1] + len(answer)) if occurrence else None
-    others = [(noun,) for noun in NOUNS if noun in text and noun not in answer and answer not in noun]
-    settings: dict[str, Any] = {"candidates": ((answer,), *others), "antecedent": antecedent, "distance": 5 if antecedent else -1}
+    settings: dict[str, Any] = {"antecedent": antecedent, "distance": 5 if antecedent else -1}
     return ClozeItem(
         id=f"{task}-{document}-{start}", task=task, document=document, cluster=f"document {document}", source="tiny", start=start,
         end=start + len(answer), answer=answer, tag="NNG", **{**settings, **more},
@@ -109,12 +108,16 @@ def noun_table(kind: str = "wordpiece") -> NDArray[np.bool_]:
     return np.array([word in {*NOUNS, "한빛", "전자"} for word in entry_words(tokenizer_of(kind))])
 
 
+def nouns_in(text: str) -> tuple[str, ...]:
+    return tuple(noun for noun in NOUNS if noun in text)
+
+
 def freeze_tiny(folder: Path, kinds: Sequence[str] = ("wordpiece",), tasks: Sequence[Task] = ("real", "lambada")) -> EvalSet:
     """A frozen set of the items above, with the noun tables of some tokenizers."""
     built: dict[Task, list[ClozeItem]] = {}
     for task in tasks:
         built[task] = [replace(entry, id=f"{task}-{entry.document}-{entry.start}", task=task) for entry in items()]
-    texts = [Document(id=name, source="tiny", text=text) for name, text in documents().items()]
+    texts = [(Document(id=name, source="tiny", text=text), nouns_in(text)) for name, text in documents().items()]
     freeze(folder, texts, built, {"name": folder.name})
     for kind in kinds:
         save_table(folder, tokenizer_fingerprint(tokenizer_of(kind)), noun_table(kind))

@@ -47,7 +47,7 @@ def values(model: str, **changes: Any) -> dict[str, Any]:
         "texts": {"sources": ["bundled:synthetic"], "limit": 8, "near_duplicates": False},
         "methods": {"mlm": {}, "entity": {}},
         "train": {"batch": 16, "learning_rate": 1e-3, "epochs": 1},
-        "evaluate": {"words": "none", "per_source": 12, "tasks": ["real"]},
+        "evaluate": {"per_source": 12, "tasks": ["real"]},
         "relation": {"rows": 60, "settings": {"epochs": 1, "scheme": "typed"}},
     }
     return told | changes

@@ -28,7 +28,6 @@ def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: P
             limit=recipe.texts.limit,
             per_source=stage.per_source,
             per_document=stage.per_document,
-            min_syllables=stage.min_syllables,
             single_entry=stage.single_entry,
         ),
         tmp_path / "set",

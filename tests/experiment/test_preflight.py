@@ -170,22 +170,10 @@ def test_scoring_counts_what_its_windows_hold_and_is_not_told_as_measured(bench:
 
 def test_a_dry_run_trains_nothing_and_keeps_what_it_prepared_for_the_study(bench: Bench, tmp_path: Path) -> None:
     texts = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
-    stage = {"words": "none", "tasks": ["real"], "per_source": 8}
+    stage = {"tasks": ["real"], "per_source": 8}
     wanted = bench.recipe(tmp_path / "study", seeds=1, methods={"mlm": {}}, datasets=[], texts=texts, evaluate=stage)
     assert study_preflight(wanted).runs == 1
     assert {path.name for path in (tmp_path / "study").iterdir() if path.is_dir()} == {"datasets", "evalset"}
-
-
-def test_a_set_that_is_scored_by_word_alone_is_refused_without_words(
-    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gold = ["--gold", str(bench.home / "tales.jsonl"), "--task", "gold", "--model", str(bench.home / "model")]
-    assert command(["prepare", "eval", *gold, "--out", str(tmp_path / "gold")]) == 0
-    for words, status in (("none", 2), ("gold", 0)):
-        stage = {"sets": [str(tmp_path / "gold")], "words": words}
-        asked = bench.file(tmp_path / f"{words}.yaml", tmp_path / "out", evaluate=stage, **ONE)
-        assert command(["study", "--recipe", str(asked), "--dry-run"]) == status
-        assert ("gold is scored by word alone, and evaluate.words is none" in capsys.readouterr().err) == (words == "none")
 
 
 def test_tune_says_what_is_ahead_and_too_few_steps_are_not_trained(

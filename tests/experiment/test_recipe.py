@@ -182,7 +182,7 @@ def test_halves_of_sets_of_one_name_are_kept_apart(bench: Bench, recipe: Make, t
     for number, folder in enumerate(sets):
         line = f"prepare eval --source bundled:synthetic --limit {16 + 14 * number} --holdout 0.4 --per-source 40 --task real"
         assert command([*line.split(), "--model", str(bench.home / "model"), "--out", str(folder)]) == 0
-    wanted = recipe(evaluate={"sets": [str(folder) for folder in sets], "half": "select", "words": "none"})
+    wanted = recipe(evaluate={"sets": [str(folder) for folder in sets], "half": "select"})
     opened = open_plan(wanted, tmp_path / "out", quiet()).sets
     assert len({evalset.folder for evalset in opened}) == 2
     assert len({evalset.fingerprint for evalset in opened}) == 2

@@ -79,7 +79,7 @@ def trained(prepared: Shell) -> Shell:
 @pytest.mark.journey
 def test_an_interrupted_run_goes_on_is_evaluated_and_compared(trained: Shell) -> None:
     shell = trained
-    shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128 --words none")
+    shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128")
     names = [path.name for path in checkpoints(shell.folder / "runs/entity")]
     told = shell("coref-automl compare runs/entity").out
     assert all(name in told for name in names)
@@ -105,14 +105,14 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(trained: Shell) 
 def test_two_lengths_and_two_sets_of_one_name_stand_beside_each_other(trained: Shell) -> None:
     shell, run = trained, trained.folder / "runs/entity"
     for evalset, length in (("sets/real", 128), ("sets/real", 64), ("elsewhere/real", 128)):
-        shell(f"coref-automl evaluate runs/entity --eval-set {evalset} --seq-len {length} --words none")
+        shell(f"coref-automl evaluate runs/entity --eval-set {evalset} --seq-len {length}")
     found = results(run)
     first, second = fingerprint(shell.folder / "sets/real"), fingerprint(shell.folder / "elsewhere/real")
     names = [f"entity/{path.name}" for path in checkpoints(run)]
     wanted = {(name, items, length) for name in names for items, length in ((first, 128), (first, 64), (second, 128))}
     assert wanted <= set(found)
     stamps = {path: path.stat().st_mtime_ns for path in found.values()}
-    shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128 --words none")
+    shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128")
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps  # nothing is computed twice
 
 
@@ -121,7 +121,7 @@ def test_the_report_and_the_archive_say_what_compare_says(trained: Shell, browse
     from tests.browser import console, show
 
     shell = trained
-    shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128 --words none")
+    shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128")
     items = fingerprint(shell.folder / "sets/real")
     told = json.loads(shell(f"coref-automl compare runs/entity --eval-set {items} --json").out)
     said = shell(f"coref-automl report runs/entity --eval-set {items} --out report --lang en").out

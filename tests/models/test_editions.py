@@ -82,7 +82,7 @@ def test_checkpoints_of_both_editions_are_scored_with_their_own_tokenizers_and_c
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_checkpoint(root / "assets/ko-mini", kind="pairs", seed=4)
-    command = ["evaluate", "third", "bundled:ko-mini", "--eval-set", "evalsets/tiny", "--words", "none", "--device", "cpu"]
+    command = ["evaluate", "third", "bundled:ko-mini", "--eval-set", "evalsets/tiny", "--device", "cpu"]
     assert run([*command, "--out", "both"]) == 0
     results = [json.loads(path.read_text("utf-8")) for path in Path("both").rglob("result.json")]
     fingerprints = [result["fingerprints"] for result in results]

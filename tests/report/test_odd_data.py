@@ -31,7 +31,7 @@ def write(root: Path, change: Change, *, seeds: dict[str, Sequence[int]] | None 
             ]
     for number, model in enumerate(models):
         luck = 10 * model.step + len(model.objective) if copies else number
-        scores = make_scores(model, documents=40, tasks=("real", "lambada", "gold"), own=luck)
+        scores = make_scores(model, documents=40, tasks=("real", "new", "lambada"), own=luck)
         write_evaluation(root, model, [change(score) for score in scores])
     return root
 
@@ -62,7 +62,7 @@ def answer(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
 
 def test_one_document_shows_nothing(tmp_path: Path, said: Callable[..., str]) -> None:
     page = said(write(tmp_path / "runs", lambda score: replace(score, cluster="alone")), compared=2, langs=("ko", "en"))
-    assert "The confirm half has no item that all of these share, so nothing can be compared on real1_strict." in page
+    assert "The confirm half has no item that all of these share, so nothing can be compared on real1." in page
     assert "Undecided" in page
     assert "one document" in page
     assert "Use " not in page
@@ -104,7 +104,7 @@ def test_seeds_that_do_not_match_are_crossed_all_the_same(tmp_path: Path, said: 
 
 @pytest.mark.parametrize("rank", [1, 50])
 def test_all_hits_or_none_are_the_same_on_every_item(tmp_path: Path, said: Callable[..., str], rank: int) -> None:
-    page = said(write(tmp_path / "runs", lambda score: replace(score, strict_rank=rank, lenient_rank=rank, word_rank=rank)))
+    page = said(write(tmp_path / "runs", lambda score: replace(score, rank=rank)))
     assert "Keep the base: nothing here is shown to beat it" in page
     assert "the same on every item" in page
 
@@ -112,10 +112,10 @@ def test_all_hits_or_none_are_the_same_on_every_item(tmp_path: Path, said: Calla
 def test_an_outcome_that_some_items_lack_is_judged_on_the_others(
     tmp_path: Path, said: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Word ranks were run on a part of the items (--words with a limit): the rest counts for that metric, and it is said."""
-    root = write(tmp_path / "runs", lambda score: replace(score, word_rank=None) if score.item.endswith("-1") else score)
+    """A part of the items is not counted: the rest is judged."""
+    root = write(tmp_path / "runs", lambda score: replace(score, rank=0) if score.item.endswith("-1") else score)
     said(root)
-    assert command(["compare", str(root), "--metric", "real_word", "--json"]) == 0
+    assert command(["compare", str(root), "--metric", "Real@1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][1]["comparison"]["difference"]["n"] > 10
 
 
@@ -125,9 +125,9 @@ def test_items_that_one_evaluation_lacks_are_refused_or_left_out_by_number(
     root = write(tmp_path / "runs", lambda score: score)
     path = next(root.glob("entity-s1/evaluations/*/checkpoint-200/items.jsonl"))
     path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:-30]), "utf-8")
-    assert command(["compare", str(root), "--metric", "gold_word"]) == 2
+    assert command(["compare", str(root), "--metric", "real_far1"]) == 2
     assert "items are missing from some of these evaluations" in capsys.readouterr().err
-    assert command(["compare", str(root), "--metric", "gold_word", "--common"]) == 0
+    assert command(["compare", str(root), "--metric", "real_far1", "--common"]) == 0
     assert "left out)" in capsys.readouterr().out
 
 

@@ -22,7 +22,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     freeze_tiny(folder / "set")
     save_checkpoint(folder / "model", seed=1)
     (folder / "model" / "optimizer.pt").write_bytes(b"state")
-    command = ["evaluate", str(folder / "model"), "--eval-set", str(folder / "set"), "--device", "cpu", "--words", "none"]
+    command = ["evaluate", str(folder / "model"), "--eval-set", str(folder / "set"), "--device", "cpu"]
     assert run([*command, "--out", str(folder / "scored")]) == 0
     return folder
 
@@ -54,7 +54,7 @@ def test_what_was_sent_loads_again_and_a_second_time_changes_nothing(home: Path,
     assert [path for method, path, _ in hub.asked if method == "POST" and path.endswith("/commit/main")] == [
         "/api/models/owner/tiny/commit/main"
     ]
-    fetch = ["evaluate", "owner/tiny", "--eval-set", "set", "--device", "cpu", "--words", "none", "--out", "fetched", "--json"]
+    fetch = ["evaluate", "owner/tiny", "--eval-set", "set", "--device", "cpu", "--out", "fetched", "--json"]
     (again,) = commands(hub, home, fetch, tokens=(TOKEN,))
     assert again.status == 0, again.err
     assert json.loads(again.out)["estimates"]

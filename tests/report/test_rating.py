@@ -22,9 +22,7 @@ def scores(share: dict[str, float], documents: int) -> list[ItemScore]:
     out = []
     for half in ("select", "confirm"):
         in_half = [score for score, of in zip(drawn, halves(drawn), strict=True) if of == half]
-        out += [
-            replace(score, strict_rank=1 if (at + 0.5) / len(in_half) < share[half] else 9) for at, score in enumerate(in_half)
-        ]
+        out += [replace(score, rank=1 if (at + 0.5) / len(in_half) < share[half] else 9) for at, score in enumerate(in_half)]
     return out
 
 

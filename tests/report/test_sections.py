@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -12,10 +11,9 @@ import pytest
 from coref_automl.comparison.reader import open_results
 from coref_automl.report import charts, sections
 from coref_automl.report.checkpoint_report import SECTIONS, draw_sections
-from coref_automl.report.page import Table
 from coref_automl.report.sections import Subject, read_subject
 from coref_automl.say import Lang, Say
-from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
+from tests.comparison.conftest import Maker, Model
 from tests.report.tables import silent_tables
 
 
@@ -63,17 +61,6 @@ def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> N
     alone = read_subject(open_results([str(root)]), Say("en"))
     answered = {section.id for section in draw_sections(alone) if section.answer}
     assert answered <= {"base", "lambada", "sources"}
-
-
-def test_where_strict_reaches_few_answers_the_table_by_distance_shows_what_is_judged(tmp_path: Path) -> None:
-    trained = [Model(f"mlm-{length}-s{seed}", 100, 0.0, seed=seed, seq_len=length) for length in (128, 512) for seed in range(2)]
-    for number, model in enumerate((Model("base", 0, -1.0), *trained)):
-        scores = make_scores(model, documents=60, own=number, tasks=("real", "real-far"))
-        few = [replace(score, strict_rank=score.strict_rank * (n % 20 == 0)) for n, score in enumerate(scores)]
-        write_evaluation(tmp_path, model, few)
-    drawn = {section.id: section for section in draw_sections(read_subject(open_results([str(tmp_path)]), Say("en")))}
-    captions = [block.caption for block in drawn["length"].blocks if isinstance(block, Table)]
-    assert "Real-far word by distance (%)" in captions
 
 
 def test_the_drawing_library_is_bundled_once_and_not_read_from_a_file_of_another_user(

@@ -19,12 +19,12 @@ def evaluation(name: str, real1: float, **more: object) -> Evaluation:
         "real5": real1 + 0.2,
         "lambada_top1": 0.3,
         "score": 0.7 * real1 + 0.15,
-        "real1_strict": real1 - 0.05,
     }
     estimates = {key: Estimate(value, value - 0.02, value + 0.02, 2400) for key, value in values.items()}
     plain = Evaluation(
         f"a/{name}", f"runs/a/{name}", "set", 1536, "float32", "1", "2026-01-01T00:00:00+00:00", 12.3,
-        {"items": "same", "weights": name}, estimates, {"copy-nearest": {"real1": Estimate(0.2, 0.1, 0.3, 9)}}, 0.8, 7,
+        {"items": "same", "weights": name}, estimates, {"copy-nearest": {"real1": Estimate(0.2, 0.1, 0.3, 9)}},
+        {"real": 0.8}, 0.3, 7,
     )  # fmt: skip
     return replace(plain, **more)  # type: ignore[arg-type]
 

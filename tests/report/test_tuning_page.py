@@ -43,7 +43,7 @@ def page(out: Path, script: Script = turned_round, **changes: Any) -> tuple[Page
     recipe = done.recipe
     problem, say = done.problem, Say(recipe.lang or "en")
     lines = lines_of(final, recipe, problem.label, problem.confirm_name, say)
-    result = StudyResult("study", "real1_strict", states(done.study), tuple(lines), final, None, "best.yaml")
+    result = StudyResult("study", "real1", states(done.study), tuple(lines), final, None, "best.yaml")
     shown = FinishedStudy(
         result, recipe, problem.label, problem.confirm_name, problem.space, trials_of(done.study), final, out / "study.html"
     )
@@ -121,7 +121,7 @@ def test_the_end_of_a_process_is_told_in_korean(tmp_path: Path) -> None:
 def test_the_next_commands_run_as_printed_and_hold_no_password(tmp_path: Path) -> None:
     """Folders may have blanks in their names; a page is passed on, and the password of its storage is not."""
     recipe = search(tmp_path / "my study")[0].recipe
-    result = StudyResult("study", "real1_strict", {}, (), best_recipe=str(tmp_path / "my study" / "best-recipe.yaml"))
+    result = StudyResult("study", "real1", {}, (), best_recipe=str(tmp_path / "my study" / "best-recipe.yaml"))
     shared = replace(recipe, storage="postgresql://me:secret@host/studies")
     (own,), (theirs,) = (tuning_page._again(asked, result, Say("en")).blocks for asked in (recipe, shared))
     assert isinstance(own, Commands)

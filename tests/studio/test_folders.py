@@ -223,16 +223,15 @@ def _sees(looking: Folders, what: Callable[[folders.FolderContents], bool]) -> b
 
 def test_the_items_of_a_study_are_exported_under_a_name_that_headers_may_hold(tmp_path: Path) -> None:
     for name in ("하나", "둘"):
-        runs = write(small(methods=(Method("entity", (0.5,)),), tasks=("real", "gold"), relation=False), tmp_path / name)
+        runs = write(small(methods=(Method("entity", (0.5,)),), tasks=("real", "new"), relation=False), tmp_path / name)
         assert command(["archive", str(runs), "--out", str(tmp_path / "kept" / name)]) == 0
     with serving(tmp_path / "kept") as visitor:
         mark, members = next(iter(visitor.studio.workspace.boards.sets().items()))
         a, b = [key for key, stored in members.stored.items() if stored.evaluation.provenance][:2]
         exported = visitor.ready("/items", **{"set": mark, "a": a, "b": b, "as": "json"})
     assert exported.headers["content-disposition"].isascii()
-    ranks = {"gold": "a word rank", "real": "a strict rank"}
-    told = {(row["task"], row["a right"] == "right", row[ranks[row["task"]]] == 1) for row in json.loads(exported.body)}
-    assert told == {(task, right, right) for task in ranks for right in (True, False)}
+    told = {(row["task"], row["a right"] == "right", row["a rank"] == 1) for row in json.loads(exported.body)}
+    assert told == {(task, right, right) for task in ("real", "new") for right in (True, False)}
 
 
 def test_texts_are_shown_once_their_set_lies_under_the_folders(copied: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_reference_turns_the_verdicts_to_it_and_unequal_training_is_not_judged
 
 
 def test_against_a_method_the_base_has_its_difference_too_and_no_mean_is_lost(board: Visitor, study: Path) -> None:
-    claim = recommend(study).of_pair("entity 128", None, "real1_strict")
+    claim = recommend(study).of_pair("entity 128", None, "real1")
     assert claim is not None
     plain, against = ({str(row["method"]): row for row in rows(board, **query)} for query in ({}, {"ref": "entity 128"}))
     assert against["base"]["Real@1 strict difference (points)"] == pytest.approx(-100 * claim.difference.value, abs=0.051)
@@ -96,7 +96,7 @@ def test_a_chosen_metric_leads_before_its_verdicts_are_there(study: Path, monkey
     held = threading.Event()
     monkeypatch.setattr(workspace, "study_of", lambda *given, **more: held.wait(60))
     with serving(study, lang="en") as visitor:
-        first = visitor.get("/", metric="lambada_top1_strict").body
+        first = visitor.get("/", metric="lambada_top1").body
         head = re.findall(r'<th scope="col" class="number ?"[^>]*><a[^>]*>([^<]+)</a>', first)
         held.set()
     assert head[1] == "LAMBADA@1 strict"
@@ -118,7 +118,7 @@ def test_it_is_sorted_filtered_unfolded_and_its_columns_are_chosen_by_the_addres
     assert names(since="2999-01-01") == []
     assert "No method or run matches" in board.ready("/", since="2999-01-01").body
     assert len(names(open="entity 128")) == len(names()) + 3
-    wide = rows(board, cols="lambada_top1_strict,real5")[0]
+    wide = rows(board, cols="lambada_top1,real5")[0]
     assert "Real@5 %" in wide
     assert "Real@1 strict %" not in wide
     assert 'class="chip on"' in board.ready("/", cols="real5").body

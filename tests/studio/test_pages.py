@@ -21,7 +21,6 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from coref_automl.cli.app import run as command
-from coref_automl.evaluation.readings import add_mark
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.page import points
@@ -201,7 +200,7 @@ def test_every_item_can_be_filtered_and_each_filter_counts_as_the_files_do(visit
     a, b = key(made, RUN), key(made, "mlm")
     files = [made / name.removeprefix(f"{made.name}/") / "items.jsonl" for name in (a, b)]
     rows = [{row["item"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())} for path in files]
-    right = [{item for item, row in side.items() if row["strict_rank"] == 1} for side in rows]
+    right = [{item for item, row in side.items() if row["rank"] == 1} for side in rows]
     wanted = {
         "": len(rows[0]),
         "a-not-b": len(right[0] - right[1]),
@@ -247,18 +246,6 @@ def test_a_passage_is_cropped_around_its_gap_and_its_antecedent() -> None:
     found = _cropped(pieces)
     assert [kind for kind, _ in found] == ["cut", "text", "antecedent", "text", "cut", "text", "gap", "text"]
     assert [len(text) for kind, text in found if kind == "text"] == [70, 70, 150, 10]
-
-
-def test_marks_of_readers_stand_on_the_items_and_lead_back_to_the_command(copied: Path) -> None:
-    with serving(copied, lang="en") as visitor:
-        first = re.findall(r'name="id" value="([^"]+)"', visitor.ready("/items").body)[0]
-        folder = next(path for path in (copied / "evalsets").iterdir() if first in (path / "items-real.jsonl").read_text("utf-8"))
-        assert f"coref-automl evalset read {folder.resolve()} --reader NAME" in visitor.ready("/items").body
-        add_mark(folder, "kim", first, "ambiguous")
-        page = visitor.ready("/items").body
-        assert "kim: ambiguous" in visitor.ready(html.unescape(re.findall(r'class="open" href="([^"]+)"', page)[0])).body
-    assert page.count("kim: ambiguous") == 1
-    assert "real: 1 read by kim" in page
 
 
 def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def _zipped(pattern: str, name: str, megabytes: int, header: bytes = b"") -> Cal
 def _ranks(at: Path) -> None:
     path = next(at.glob("kept/**/ranks.npz"))
     with np.load(path) as held:
-        np.savez_compressed(path, **{name: np.zeros(400 * MB, np.int8) if name == "strict_rank" else held[name] for name in held})
+        np.savez_compressed(path, **{name: np.zeros(400 * MB, np.int8) if name == "rank" else held[name] for name in held})
 
 
 def _header(at: Path) -> None:

@@ -54,7 +54,7 @@ READS: dict[str, tuple[str, ...]] = {
     LINES["re train"].text: (*_MODEL, "relations"),
     LINES["coref train"].text: (*_MODEL, "chains"),
     LINES["re grid"].text: (*_MODEL, "relations"),
-    f"evaluate model --eval-set set --seq-len 64 --words none --device cpu --out {OUT}": (*_MODEL, "set"),
+    f"evaluate model --eval-set set --seq-len 64 --device cpu --out {OUT}": (*_MODEL, "set"),
     LINES["re evaluate"].text: ("own encoder", "relation rows"),
     LINES["coref evaluate"].text: ("own head", "other chains"),
     f"prepare mlm --source local:texts.jsonl --model tokenizer --seq-len 64 --holdout 0 --workers 1 --out {OUT}": ("texts",),
@@ -114,7 +114,7 @@ UNREADABLE = {
     "compare runs": ("runs/b/evaluations", "runs/b", "runs/b/evaluations/*/*/result.json", "runs/b/evaluations/*/*/items.jsonl"),
     f"report runs --out {OUT}": ("runs/b/evaluations", "runs/b/evaluations/*/*/result.json"),
     f"archive runs --out {OUT}": ("runs/b/evaluations", "runs/b"),
-    "evaluate runs --eval-set set --seq-len 64 --device cpu --words none": (
+    "evaluate runs --eval-set set --seq-len 64 --device cpu": (
         "runs/b",
         "runs/b/checkpoint-*",
         "set/items-real.jsonl",

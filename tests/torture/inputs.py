@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ FINISHED = (".safetensors", ".npy", "documents.jsonl", "items.jsonl", "result.js
 """Files that no command may lose or change once they are written."""
 _MARKS = ("DONE", "result.json")
 """Of these the first may be set again, and the second learns anew where its set stands; neither may be lost."""
-_WORDS = re.compile(rb'"word_rank": (null|\d+)')
-"""What an evaluation with words adds to one without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +65,6 @@ def _stat(path: Path) -> Stat:
     if path.name in _MARKS:
         return 0, 0
     if path.name == "items.jsonl" and "evaluations" in path.parts:
-        raw = _WORDS.sub(b"", path.read_bytes())
+        raw = path.read_bytes()
         return len(raw), crc32(raw)
     return path.stat().st_size, path.stat().st_mtime_ns

@@ -87,7 +87,7 @@ def _unpacked(folder: Path) -> None:
 def _ranks(folder: Path) -> None:
     path = next((folder / "kept").rglob("ranks.npz"))
     with np.load(path) as held:
-        np.savez(path, **{name: held[name] for name in held.files if name != "strict_rank"})
+        np.savez(path, **{name: held[name] for name in held.files if name != "rank"})
 
 
 def _event(folder: Path, **values: object) -> None:
@@ -103,13 +103,13 @@ def _pipe(path: Path) -> None:
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a rank that is a list": (
         "archive",
-        lambda at: _first_score(at, strict_rank=[1]),
-        "line 1: strict_rank should be a whole number, not [1]; the file was edited",
+        lambda at: _first_score(at, rank=[1]),
+        "line 1: rank should be a whole number, not [1]; the file was edited",
     ),
     "a rank of forty digits": (
         "compare",
-        lambda at: _first_score(at, lenient_rank=10**40),
-        "line 1: lenient_rank should be between -2**63 and 2**63, not 1000",
+        lambda at: _first_score(at, rank=10**40),
+        "line 1: rank should be between -2**63 and 2**63, not 1000",
     ),
     "scores that are not UTF-8": (
         "compare",
@@ -117,7 +117,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "items.jsonl, line 1, is not JSON",
     ),
     "an archive whose ranks do not unpack": ("compare kept", _unpacked, "ranks.npz cannot be read (ranks.npz: Error -3"),
-    "an archive without ranks": ("compare kept", _ranks, "ranks.npz is damaged ('strict_rank'); make the archive again."),
+    "an archive without ranks": ("compare kept", _ranks, "ranks.npz is damaged ('rank'); make the archive again."),
     "a model that reads infinitely many tokens": (
         "re check",
         lambda at: _with(at / "model/config.json", max_position_embeddings=float("inf")),

@@ -26,7 +26,7 @@ _MADE_BY = (
     "train --model new:bert-tiny --tokenizer tokenizer --dataset data --epochs 1 --batch 8 --device cpu --out runs/a",
     "train --model new:bert-tiny --tokenizer tokenizer --dataset data --epochs 1 --batch 8 --objective entity --device cpu "
     "--out runs/b",
-    "evaluate runs --eval-set set --seq-len 64 --device cpu --words none",
+    "evaluate runs --eval-set set --seq-len 64 --device cpu",
     "archive runs --out kept",
 )
 _AND_FROM_ITS_MODEL = (
@@ -57,7 +57,7 @@ _RECIPES = {
         "lengths": [64],
         "methods": {"mlm": {}},
         "train": {"epochs": 1, "batch": 8},
-        "evaluate": {"sets": ["set"], "words": "none"},
+        "evaluate": {"sets": ["set"]},
     },
     "tune.yaml": {
         "models": ["model"], "datasets": ["data"], "eval_set": "set", "max_tokens": 1200, "settings": {"batch": 2},
@@ -113,8 +113,8 @@ LINES = {
     "plan": Line(f"train --recipe train.yaml --out {OUT} --dry-run", ("train.yaml", "model", "data")),
     "average": Line(f"average runs/a --last 2 --out {OUT}", ("runs/a",)),
     "watch": Line("watch runs/a --once", ("runs/a",)),
-    "evaluate": Line(f"evaluate model --eval-set set --seq-len 64 --words none --device cpu --out {OUT}", ("model", "set")),
-    "evaluate runs": Line("evaluate runs --eval-set set --seq-len 64 --device cpu --words none", ("runs", "set")),
+    "evaluate": Line(f"evaluate model --eval-set set --seq-len 64 --device cpu --out {OUT}", ("model", "set")),
+    "evaluate runs": Line("evaluate runs --eval-set set --seq-len 64 --device cpu", ("runs", "set")),
     "compare": Line("compare runs/a runs/b", ("runs",)),
     "evalset read": Line("evalset read set", ("set",)),
     "power": Line("power runs --eval-set set --difference 2", ("runs", "set")),

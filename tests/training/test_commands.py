@@ -141,7 +141,7 @@ def test_watching_what_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_is_seen_as_stopped(tmp_path: Path) -> None:
     rows = [
         {"time": 1.0, "event": "start", "stage": "train"},
-        {"time": 2.0, "event": "evaluation", "checkpoint": "checkpoint-65", "metric": "real1_strict", "text": "31%"},
+        {"time": 2.0, "event": "evaluation", "checkpoint": "checkpoint-65", "metric": "real1", "text": "31%"},
         {"time": 3.0, "event": "stopped", "stage": "train"},
     ]
     (tmp_path / "events.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"time": 4', "utf-8")
@@ -153,11 +153,11 @@ def test_a_run_that_was_stopped_is_seen_as_stopped(tmp_path: Path) -> None:
 def test_an_evaluation_is_told_once_and_a_line_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:
     rows = [
         '{"time": 1.0, "event": "sta{"time": 2.0, "event": "start", "stage": "train"}',
-        '{"time": 3.0, "event": "evaluation", "checkpoint": "checkpoint-65", "metric": "real1_strict", "text": "31%"}',
-        '{"time": 4.0, "event": "note", "text": "checkpoint-65: real1_strict 31%"}',
+        '{"time": 3.0, "event": "evaluation", "checkpoint": "checkpoint-65", "metric": "real1", "text": "31%"}',
+        '{"time": 4.0, "event": "note", "text": "checkpoint-65: real1 31%"}',
     ]
     (tmp_path / "events.ndjson").write_text("\n".join(rows) + "\n", "utf-8")
-    assert [line for line in status_of(tmp_path).lines() if "31%" in line] == ["last evaluation: checkpoint-65 real1_strict 31%"]
+    assert [line for line in status_of(tmp_path).lines() if "31%" in line] == ["last evaluation: checkpoint-65 real1 31%"]
 
 
 def test_sparks_follow_the_values() -> None:

@@ -118,15 +118,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     documents, items = [], []
     for number, text in enumerate(_texts(40, seed=2)):
-        documents.append(Document(f"d{number}", "world", text))
+        documents.append((Document(f"d{number}", "world", text), NOUNS))
         words = text.split()
         start = len(" ".join(words[:5])) + 1
         first = len(words[0]) + 1
-        others = tuple((noun,) for noun in NOUNS if noun != words[5])
         items.append(
             ClozeItem(
                 id=f"i{number:03d}", task="real", document=f"d{number}", cluster=f"d{number}", source="world", start=start,
-                end=start + len(words[5]), answer=words[5], tag="NNG", candidates=((words[5],), *others),
+                end=start + len(words[5]), answer=words[5], tag="NNG",
                 antecedent=(first, first + len(words[1])), distance=3,
             )
         )  # fmt: skip

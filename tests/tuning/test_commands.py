@@ -64,7 +64,7 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         ({"space": {"policy": ["clamp", "rescale"]}}, [], "space: policy changes nothing in modernbert"),
         ({}, ["--seed", "-1"], "seed should be 0 or more"),
         ({}, ["--storage", "nonsense"], "The storage nonsense cannot be used"),
-        ({}, ["--metric", "real1_strickt"], "Unknown metric 'real1_strickt'. Did you mean 'real1_strict'?"),
+        ({}, ["--metric", "real1_strickt"], "Unknown metric 'real1_strickt'. Did you mean 'real1'?"),
         ({}, ["--metric", "lambada_top1"], "has no lambada items"),
         ({}, ["--dataset", "nowhere"], "The dataset nowhere does not exist"),
         (
@@ -75,16 +75,16 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         ({"settings": {"metric": "lambada1"}}, [], "settings: metric is set by the study; give it as metric: beside"),
         ({"settings": {"checkpoints": 3}}, [], "settings: checkpoints is set by the study; leave it out."),
         ({}, ["--trials", "0"], "trials should be 1 or more, not 0"),
-        ({}, ["--score", "real1_strict=.5,lambada_top1_strict=.6"], "should be above 0 and sum to 1"),
-        ({}, ["--score", "real1_strict"], "should read NAME=NUMBER"),
+        ({}, ["--score", "real1=.5,lambada_top1=.6"], "should be above 0 and sum to 1"),
+        ({}, ["--score", "real1"], "should read NAME=NUMBER"),
         ({}, ["--score", "score=1"], "score is a composite itself; name its parts"),
-        ({}, ["--score", "real1_strict=1", "--metric", "real1"], "both say what to maximise"),
-        ({}, ["--guard", "real_far1_strict"], "should read METRIC>=POINTS"),
+        ({}, ["--score", "real1=1", "--metric", "real1"], "both say what to maximise"),
+        ({}, ["--guard", "real_far1"], "should read METRIC>=POINTS"),
         ({}, ["--guard", "relation_f1>=x"], "has no number behind"),
         ({"checks": {"relation": {}}}, [], "no guard asks for relation"),
         ({"checks": {"relations": {}}, "guards": ["relation_f1>=-1"]}, [], "Did you mean 'relation'?"),
         ({}, ["--guard", "coreference_conll>=-1"], "checks: coreference"),
-        ({}, ["--guard", "real_far1_strict>=-0.5"], "has no real-far items"),
+        ({}, ["--guard", "real_far1>=-0.5"], "has no real-far items"),
         ({}, ["--portfolio-only", "--no-portfolio"], "leave nothing to try"),
         ({"space": {"learning_rate": [1e-3]}}, [], "every dimension has one value"),
         ({}, ["--epochs", "0.2"], "and the smallest rung is a quarter of it; add texts"),
@@ -190,7 +190,7 @@ def test_options_override_the_recipe_and_json_is_the_result_alone(
 
     def recorded(recipe: TuneRecipe, **_: object) -> StudyResult:
         recipes.append(recipe)
-        return StudyResult("study", "real1_strict", {"complete": 3}, ("It is noise.",))
+        return StudyResult("study", "real1", {"complete": 3}, ("It is noise.",))
 
     monkeypatch.setattr(engine, "run_study", recorded)
     assert run([*written(), "--model", "a", "--model", "b", "--seeds", "5", "--no-prune", "--json"]) == 0
@@ -205,7 +205,7 @@ def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsy
 
     def recorded(recipe: TuneRecipe, **_: object) -> StudyResult:
         recipes.append(recipe)
-        return StudyResult("study", "real1_strict", {"complete": 3}, ("It is noise.",))
+        return StudyResult("study", "real1", {"complete": 3}, ("It is noise.",))
 
     monkeypatch.setattr(engine, "run_study", recorded)
     assert tune.main(["--model", "bundled:ko-mini", "--trials", "5", "--train-limit", "50", "--out", "o", "--workers", "2"]) == 0

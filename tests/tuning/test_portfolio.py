@@ -13,9 +13,7 @@ from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study
 from coref_automl.tuning.space import check_settings
 
-MINE = KnownSettings(
-    "mine", {"objective": "entity", "learning_rate": 0.0002}, "a study", ("modernbert",), 320, {"real1_strict": 1.0}
-)
+MINE = KnownSettings("mine", {"objective": "entity", "learning_rate": 0.0002}, "a study", ("modernbert",), 320, {"real1": 1.0})
 
 
 def test_every_shipped_entry_is_a_recipe_that_training_accepts_and_has_a_source() -> None:

@@ -17,9 +17,7 @@ from coref_automl.cli.options import AsJson, Out, Seed
 from coref_automl.errors import InputError, RecipeError
 from coref_automl.say import Say, language, say
 
-Metric = Annotated[
-    str | None, typer.Option("--metric", help="Metric of verdicts. Default: strict Real@1; word across tokenizers.")
-]
+Metric = Annotated[str | None, typer.Option("--metric", help="Metric of verdicts. Default: Noun@1.")]
 Margin = Annotated[float, typer.Option("--margin", help="Points that count as no difference, or may be given up to train less.")]
 EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, if checkpoints were scored on several.")]
 
@@ -124,7 +122,7 @@ def power(
     ] = None,
     difference: Annotated[float | None, typer.Option("--difference", min=0.01, max=99.0, help="Difference, in points.")] = None,
     eval_set: Annotated[Path | None, typer.Option("--eval-set", help="Set at hand: what can it show?")] = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="Metric. Default: strict Real@1.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="Metric. Default: Noun@1.")] = None,
     seeds: Annotated[
         list[int] | None, typer.Option("--seeds", min=1, help="Seeds per method; repeatable. Default: 2-12.")
     ] = None,

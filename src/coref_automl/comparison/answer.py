@@ -29,7 +29,7 @@ from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.next_step import next_step, next_time_of, train_command
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.questions import TASKS, StudyClaims, gains_over_bases, metric_of, with_expected_gain
+from coref_automl.comparison.questions import TASKS, StudyClaims, gains_over_bases, with_expected_gain
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.columns import holds_text
@@ -205,7 +205,6 @@ class _AnswerBuilder:
         scores = [score.value for entry in study.entries if (score := entry.evaluation.estimates.get(study.metric))]
         caveats: dict[Caveat, bool] = {
             "few documents": any("few documents" in claim.against for claim in gains),
-            "other tokenizer": any("other tokenizer" in claim.against for claim in gains),
             "floor": max(scores, default=1.0) < _FLOOR,
             "base not evaluated": self.decision.action == "no base",
             "one seed": bool(study.arms) and not study.replicated,
@@ -218,6 +217,6 @@ class _AnswerBuilder:
         """Tasks that the model to use was not evaluated on; one scored without anything to compare with counts as evaluated."""
         group, top = self.study.group, self.decision.top
         tested = {question.id for question in questions if question.tested}
-        tested |= {task for task in TASKS if group.was_run(metric_of(group, task), top)}
+        tested |= {task for task, metric in TASKS.items() if group.was_run(metric, top)}
         tested |= {name for name, runs in self.study.checks.items() if any(top.is_of(run.model, run.weights) for run in runs)}
         return tuple(name for name in (*TASKS, *CHECKS) if name not in tested)

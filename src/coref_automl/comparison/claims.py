@@ -17,7 +17,7 @@ BASE = "base"
 """The other side of a claim about a gain; methods have the names that their owner gave them."""
 ALPHA = 0.05
 QuestionId = str
-"""base, method, length, training, far, lambada, sources, or the name of an outside check."""
+"""base, method, length, training, real, new, far, lambada, sources, or the name of an outside check."""
 Verdict = Literal["better", "worse", "equivalent", "no gain", "same", "not shown", "not judged"]
 """Equivalent: between two methods, the whole interval lies within half the shown gain. No gain: over the base, a gain as large as
 the shown one is excluded. Same: the same on every item."""
@@ -27,12 +27,12 @@ coreference."""
 Test = Literal["crossed", "paired", "sign flips"]
 """Runs crossed with documents; runs paired by seed; one model against another, one sign per document."""
 Caveat = Literal[
-    "one seed", "copies", "one document", "few documents", "unequal training", "equal tokens", "other tokenizer", "chosen",
-    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor", "no room",
+    "one seed", "copies", "one document", "few documents", "unequal training", "equal tokens", "chosen",
+    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor",
 ]  # fmt: skip
 """Caveats of a claim. "chosen": its side was selected among several on the data (winner's curse); "checkpoint": it is about
 checkpoints and says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high
-enough; "no room": strict can reach few of the answers."""
+enough."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
 Do = Literal[
@@ -282,6 +282,21 @@ class Answer(Record):
     def of_pair(self, a: str, b: str | None, outcome: str) -> Claim | None:
         """The one of these on an outcome; None if nothing is claimed."""
         return next((claim for claim in self.between(a, b) if claim.outcome == outcome), None)
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyPair(Record):
+    """Two models of different tokenizers on the `items` that both count, ranked among the `nouns` that both have as one entry
+    (comparison/vocabularies). `undetermined` items are left out. Without claims, `why` says why nothing was measured."""
+
+    a: str
+    b: str
+    items: int = 0
+    undetermined: int = 0
+    nouns: int = 0
+    claims: tuple[Claim, ...] = ()
+    why: Literal["", "few items", "no words", "no tokenizer"] = ""
+    error: str = ""
 
 
 def differences_from(method: str, claims: Iterable[Claim], metric: str) -> dict[str, Claim]:

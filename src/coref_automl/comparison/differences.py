@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coref_automl.comparison.bases import find_reference, references
-from coref_automl.comparison.claims import ALPHA
+from coref_automl.comparison.claims import ALPHA, VocabularyPair
 from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Half, Record
@@ -34,7 +34,8 @@ class ComparisonRow(Record):
 @dataclass(frozen=True, slots=True)
 class ComparisonTable(Record):
     """Checkpoints against their references on one metric. `reference` is the common one, or the first of several. `half` are the
-    documents used, "all" if nothing was chosen."""
+    documents used, "all" if nothing was chosen. `others` are the tables of the same items under other tokenizers, `pairs` the
+    models that lead under two tokenizers."""
 
     metric: str
     evalset: str
@@ -44,6 +45,8 @@ class ComparisonTable(Record):
     reference: str
     rows: tuple[ComparisonRow, ...]
     notes: tuple[str, ...] = ()
+    others: tuple[ComparisonTable, ...] = ()
+    pairs: tuple[VocabularyPair, ...] = ()
 
     @property
     def references(self) -> tuple[str, ...]:

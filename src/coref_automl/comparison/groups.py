@@ -1,15 +1,15 @@
 """Which evaluations belong together. In: results. Out: groups of evaluations of the same items, ranks aligned.
 
 Evaluations never overwrite each other: a checkpoint may have been scored in float32 and in bfloat16, or before and after its
-weights were replaced. A group holds one evaluation per model and length, on one set of items (its fingerprint) and by one version
-of the scorer; `left_out` says why others are not in it. A `common` group spans all sets and has no fingerprint (""): a model's
+weights were replaced. A group holds one evaluation per model and length, on one set of items (its fingerprint), by one version
+of the scorer and under one tokenizer; `left_out` says why others are not in it, and `others` are the groups of the same items
+under other tokenizers. A `common` group spans all sets and has no fingerprint (""): a model's
 evaluations on several sets are one entry over the items of all.
 
-Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y and an archive:
+Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y:
 
     x, a whole set               split by the hashes of its documents; sets that share documents are split together
     y, a half of a larger set    all of its documents are in that half; of one that x would split otherwise, `select` wins
-    the archive                  split by itself: its documents have numbers, not the names that x and y have
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.comparison.superseded import items_of, model_of, one_dtype_each
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
+from coref_automl.evaluation.columns import FACTS, read_columns
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Half, grouped, halves_of
@@ -55,7 +55,7 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
 
 def _spans(group: Group, by_path: Sequence[Sequence[StoredEvaluation]]) -> bool:
     """Does the group hold, of every path, an evaluation or the one that it repeats? Any group of a single path does."""
-    models = {_model_as_scored(entry) for entry in group.entries}
+    models = {_model_as_scored(entry) for each in (group, *group.others) for entry in each.entries}
     on_set = ([stored for stored in under if group.fingerprint in ("", items_of(stored))] for under in by_path)
     return len(by_path) == 1 or all(any(_model_as_scored(stored) in models for stored in under) for under in on_set)
 
@@ -64,6 +64,8 @@ def _refusal(groups: Sequence[Group], left_out: Sequence[str]) -> str:
     """Why no group spans all paths: they differ in items or scorer, or what lies under one of them does not count."""
     if len(groups) == 1:
         return f"Only {', '.join(entry.name for entry in groups[0].entries[:3])} can be compared here: {'; '.join(left_out)}."
+    first_of_sets = {(group.fingerprint, group.scorer): group for group in reversed(groups)}
+    groups = list(first_of_sets.values())[::-1]
     names = [", ".join(entry.name for entry in group.entries[:3]) for group in groups]
     if len({group.fingerprint for group in groups}) == 1:  # also all sets together, by --common
         listed = "; ".join(f"{name}: scorer {group.scorer}" for name, group in zip(names, groups, strict=True))
@@ -78,7 +80,7 @@ def _refusal(groups: Sequence[Group], left_out: Sequence[str]) -> str:
 
 def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
     """A sentence for each group that is left out beside the chosen one, for its items or for its version of the scorer."""
-    return [_left_out(group, chosen) for group in groups if group is not chosen]
+    return [_left_out(group, chosen) for group in groups if group is not chosen and not group.is_beside(chosen)]
 
 
 def _left_out(group: Group, chosen: Group) -> str:
@@ -103,9 +105,12 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     if common:
         evaluations = _without_unshared_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
     by_condition = one_dtype_each(evaluations, results.named, common=common)
-    groups = [replace(group_of(kept, *key, common=common), left_out=tuple(out)) for key, (kept, out) in by_condition.items()]
+    groups = [
+        replace(group_of(kept, fingerprint, scorer, common=common), left_out=tuple(out))
+        for (fingerprint, scorer, _), (kept, out) in by_condition.items()
+    ]
     groups.sort(key=lambda group: (len(group.entries), max(e.evaluation.evaluated_at for e in group.entries)), reverse=True)
-    return groups
+    return [replace(group, others=tuple(filter(group.is_beside, groups))) for group in groups]
 
 
 def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[StoredEvaluation]:
@@ -128,7 +133,8 @@ def _without_unshared_bases(evaluations: Sequence[StoredEvaluation], below: set[
 
 
 def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:
-    """Align evaluations; the caller makes sure that they share one scorer version, and one set unless `common`."""
+    """Align evaluations; the caller makes sure that they share scorer version and tokenizer, and one set unless
+    `common`."""
     items, tables = _aligned_items(evaluations)
     distinct = rename_runs(evaluations)  # before anything is known by a run's name
     entries = [_entry(stored, len(items), table) for stored, table in zip(distinct, tables, strict=True)]
@@ -140,15 +146,8 @@ def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: 
     return Group(name, fingerprint, scorer, items, tuple(_bases_first(named)))
 
 
-class _Document(NamedTuple):
-    """A document by the name that all sets have for it, or by its number in the archived set `numbered_in`."""
-
-    numbered_in: str
-    cluster: str
-
-
 class _Table(NamedTuple):
-    """The items of an evaluation: their rows in the group, and their ranks, one column per rule."""
+    """The items of an evaluation: their rows in the group, and their ranks."""
 
     rows: Ints
     ranks: Ints
@@ -160,20 +159,19 @@ class _ItemIndex:
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         self.facts: dict[str, list[Any]] = {name: [] for name in FACTS}
-        self.documents: list[_Document] = []
+        self.documents: list[str] = []
 
     def add(self, stored: StoredEvaluation) -> _Table:
-        columns = read_columns(stored.folder, (*FACTS, *RULES))
-        numbered_in = items_of(stored) if stored.archived else ""
+        columns = read_columns(stored.folder, (*FACTS, "rank"))
         for position, item in enumerate(columns["item"]):
             if item in self.rows:
                 continue
             self.rows[item] = len(self.rows)
-            self.documents.append(_Document(numbered_in, columns["cluster"][position]))
+            self.documents.append(columns["cluster"][position])
             for name in FACTS:
                 self.facts[name].append(columns[name][position])
         rows = np.array([self.rows[item] for item in columns["item"]], np.int32)
-        return _Table(rows, np.stack([whole_numbers(columns[name]) for name in RULES], axis=1))
+        return _Table(rows, np.array(columns["rank"], np.int32))
 
 
 def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
@@ -182,11 +180,10 @@ def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list
     tables = [index.add(stored) for stored in evaluations]
     halves = _halves(evaluations, tables, index)
     arrays = {name: np.array(values) for name, values in index.facts.items()}
-    arrays["cluster"] = np.array(["".join(document) for document in index.documents])  # archives number theirs from 0 each
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 
 
-def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], index: _ItemIndex) -> dict[_Document, Half]:
+def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], index: _ItemIndex) -> dict[str, Half]:
     """The half of every document: that of a set which is a half, else by hash. What has chosen anywhere never judges."""
     by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
     rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
@@ -199,13 +196,9 @@ def _halves(evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], i
     return halves | dict.fromkeys(chose, "select")
 
 
-def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[_Document, Half]:
-    """Documents of whole sets are split by the hashes of their names, those that one archive numbers among themselves."""
-    to_split: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
-    for evalset, row in ((name, row) for name in rows for row in rows[name]):
-        document, task = index.documents[row], f"{evalset} {index.facts['task'][row]}"
-        to_split.setdefault(document.numbered_in, []).append((task, document.cluster))
-    return {_Document(archive, name): half for archive, items in to_split.items() for name, half in halves_of(items).items()}
+def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[str, Half]:
+    """Documents of whole sets are split by the hashes of their names."""
+    return halves_of((f"{name} {index.facts['task'][row]}", index.documents[row]) for name in rows for row in rows[name])
 
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
@@ -216,10 +209,9 @@ def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
 
 def _entry(stored: StoredEvaluation, items: int, table: _Table) -> Entry:
     """An evaluation with its ranks on the items of the group."""
-    ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
+    ranks = np.zeros(items, np.int32)
     ranks[table.rows] = table.ranks
-    by_rule = {rule.removesuffix("_rank"): ranks[:, column] for column, rule in enumerate(RULES)}
-    return Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, by_rule)
+    return Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, ranks)
 
 
 def _merged_by_model(entries: Sequence[Entry]) -> list[Entry]:
@@ -229,8 +221,7 @@ def _merged_by_model(entries: Sequence[Entry]) -> list[Entry]:
         key = _model_as_scored(entry)
         first = merged.setdefault(key, entry)
         if first is not entry:
-            ranks = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
-            merged[key] = replace(first, ranks=ranks)
+            merged[key] = replace(first, ranks=np.where(first.ranks == 0, entry.ranks, first.ranks))
     return list(merged.values())
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.differences import lost_to_family
-from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask, has_room
+from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
@@ -133,7 +133,7 @@ def _judge(
         detectable=verdict.detectable,
         part=estimand.part,
         tokens=(_most_tokens(ours), _most_tokens(theirs)),
-        against=(*why_unjudged(verdict), *caveats_of(estimand.group, estimand.metric, verdict.documents)),
+        against=(*why_unjudged(verdict), *few_documents(verdict.documents)),
     )
     return UncorrectedClaim(claim, None if verdict.reason else verdict.p, verdict.interval_at)
 
@@ -152,18 +152,6 @@ def few_documents(documents: int) -> tuple[Caveat, ...]:
     return ("few documents",) if documents < _FEW else ()
 
 
-def caveats_of(group: Group, metric: str, documents: int) -> tuple[Caveat, ...]:
-    """Caveats of every claim on this metric of a group, on so many documents."""
-    other: tuple[Caveat, ...] = ("other tokenizer",) if group.tokenizers > 1 else ()
-    room: tuple[Caveat, ...] = () if has_room(group, metric) else ("no room",)
-    return *few_documents(documents), *other, *room
-
-
-def _unless_out_of_reach(claim: Claim) -> Claim:
-    """If strict can reach few of the answers, a difference counts, and its absence does not."""
-    return replace(claim, verdict="not judged") if "no room" in claim.against and not claim.shown else claim
-
-
 def corrected_claims(family: Iterable[UncorrectedClaim], correction: Correction) -> list[Claim]:
     """Correct the claims of one family: adjusted p, the interval at the level that this amounts to, and the verdict."""
     family = list(family)
@@ -173,7 +161,7 @@ def corrected_claims(family: Iterable[UncorrectedClaim], correction: Correction)
     corrected = {
         claim: _corrected(claim, p, float(q), correction, len(tested)) for (claim, p), q in zip(tested, adjusted, strict=True)
     }
-    return [_unless_out_of_reach(corrected.get(claim, claim.claim)) for claim in family]
+    return [corrected.get(claim, claim.claim) for claim in family]
 
 
 def _corrected(uncorrected: UncorrectedClaim, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
@@ -197,12 +185,10 @@ def _corrected(uncorrected: UncorrectedClaim, p: float, adjusted: float, correct
     )
 
 
-def checkpoint_claim(
-    group: Group, question: QuestionId, comparison: Comparison, entry: Entry, *, half: Half | None, documents: int
-) -> Claim:
+def checkpoint_claim(question: QuestionId, comparison: Comparison, entry: Entry, *, half: Half | None, documents: int) -> Claim:
     """The claim about a checkpoint and its base, from a comparison that max-T has already corrected."""
     lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(comparison) else ()
-    claim = Claim(
+    return Claim(
         question=question,
         a=entry.name,
         b=BASE,
@@ -218,9 +204,8 @@ def checkpoint_claim(
         family=comparison.family,
         detectable=comparison.detectable,
         tokens=(entry.recorded_tokens, None),
-        against=("checkpoint", *caveats_of(group, comparison.metric, documents), *lost),
+        against=("checkpoint", *few_documents(documents), *lost),
     )
-    return _unless_out_of_reach(claim)
 
 
 def means(group: Group, sides: Sequence[Runs], metric: str, *, seed: int, mask: ItemMask = None) -> list[Estimate | None]:

@@ -17,7 +17,7 @@ from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import Answer, Do, NextStep, NextTime, Training
 from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Entry, Group, has_room
+from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study_data import StudyData, choosing_columns
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
@@ -116,7 +116,7 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
         return NextStep("evaluate base", " && ".join(commands))
-    return _train("add seeds", top, seed=new_seed) if provenance and has_room(study.group, answer.metric) else None
+    return _train("add seeds", top, seed=new_seed) if provenance else None
 
 
 def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, ...]:

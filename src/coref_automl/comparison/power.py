@@ -21,10 +21,9 @@ from coref_automl.comparison.groups import choose_group
 from coref_automl.comparison.judging import PairedValues
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Group, choose_metric
-from coref_automl.config import choose
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.metrics import METRICS, PRIMARY, leading, metric_named, tasks_of
 from coref_automl.folders import is_there
 from coref_automl.progress import duration
 from coref_automl.records import Record
@@ -172,15 +171,15 @@ def power(
     group = None
     if paths:
         group, _ = choose_group(open_results(paths))
-        metric, _ = choose_metric(group, metric)
-    metric = choose(metric or PRIMARY, METRICS, "metric").name
+        metric = choose_metric(group, metric)
+    evalset = EvalSet.open(eval_set) if eval_set is not None else None
+    metric = metric_named(metric or (usual_metric(evalset) if evalset else PRIMARY)).name
     verdicts = verdicts_of(group, metric, against_base=against_base) if group else []
     measured = planning.components_of(verdicts, against_model=against_base)
     if group is not None and measured is None:
         raise ComparisonError("These runs say nothing about seeds: two runs of two methods are needed (or of one and its base).")
     components = measured or planning.USUAL
     sets = [(group.evalset, group.columns(metric).sizes)] if group else []
-    evalset = EvalSet.open(eval_set) if eval_set is not None else None
     if evalset and not (group and group.fingerprint == evalset.fingerprint):
         sets.append((evalset.name, sizes_of(evalset, metric)))
     test: dict[str, Any] = {"components": components, "comparisons": comparisons, "against_model": against_base}
@@ -200,14 +199,24 @@ def power(
 
 
 def sizes_of(evalset: EvalSet, metric: str) -> NDArray[np.int64]:
-    """Items per document of a set, for the metric's task; a composite is planned by its part with the largest weight."""
-    parts = METRICS[metric].parts
-    name = max(parts, key=lambda part: part[1])[0] if parts else metric
-    task = METRICS[name].task or ""
-    items = evalset.items.get(task, ())
-    if not items:
-        raise RecipeError(f"{evalset.folder} has no items of {task}, which {metric} needs; it has {', '.join(evalset.items)}.")
+    """Items per document of a set, those of all tasks of the metric; an error if it has none of one."""
+    check_tasks(evalset, metric)
+    items = evalset.select(sorted(tasks_of(metric)))
     return np.sort(np.unique([item.cluster for item in items], return_counts=True)[1])
+
+
+def usual_metric(evalset: EvalSet) -> str:
+    """The metric that leads on a set."""
+    return leading([name for name in METRICS if tasks_of(name) <= set(evalset.items)])
+
+
+def check_tasks(evalset: EvalSet, metric: str) -> None:
+    """Refuse a metric whose tasks a set does not have."""
+    if missing := sorted(tasks_of(metric) - {task for task, items in evalset.items.items() if items}):
+        raise RecipeError(
+            f"{evalset.folder} has no {missing[0]} items, which {METRICS[metric].label} needs; "
+            f"pass --metric {usual_metric(evalset)}, or another --eval-set."
+        )
 
 
 def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[CrossedVerdict]:

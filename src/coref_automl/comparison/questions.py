@@ -25,24 +25,18 @@ from coref_automl.comparison.carry_over import judge_check
 from coref_automl.comparison.claims import BASE, Claim, Question, QuestionId, differences_from
 from coref_automl.comparison.judging import Estimand, Pair, UncorrectedClaim, corrected_claims, judge_change, judge_pairs
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.scores import Entry, Group, has_room, verdict_half
+from coref_automl.comparison.scores import Entry, Group, verdict_half
 from coref_automl.comparison.study_data import StudyData
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.statistics.shrinkage import covariance, method_means
 
 FEWEST_ITEMS, FEWEST_DOCUMENTS = 50, 10
 """A source with fewer has no claim of its own; a distance needs as many items as a source documents."""
-TASKS: dict[QuestionId, tuple[str, str]] = {
-    "far": ("real_far1_strict", "real_far_word"),
-    "lambada": ("lambada_top1_strict", "lambada_word"),
-}
-"""The metric of a task, and the one used across tokenizers or if strict can reach few of the answers."""
-
-
-def metric_of(group: Group, task: QuestionId) -> str:
-    strict, word = TASKS[task]
-    return strict if group.tokenizers == 1 and has_room(group, strict) else word
+TASKS: dict[QuestionId, str] = {
+    "real": "real1", "new": "new1", "far": "real_far1", "lambada": "lambada_top1",
+}  # fmt: skip
+"""The metric of each task that has claims of its own beside the study's metric."""
 
 
 def gains_over_bases(study: StudyData) -> list[Claim]:
@@ -189,7 +183,7 @@ class StudyClaims:
 
     def _metric(self, task: QuestionId) -> str | None:
         """The metric of a task; None if no evaluation ran it."""
-        name, group = metric_of(self.study.group, task), self.study.group
+        name, group = TASKS[task], self.study.group
         return name if any(group.was_run(name, entry) for entry in self.study.entries) else None
 
     def _on_task(self, task: QuestionId) -> list[Claim]:
@@ -202,11 +196,11 @@ class StudyClaims:
     def _sources(self) -> list[Claim]:
         """The method to use on every source of the study's metric, against the base and against mlm."""
         study, leading, items = self.study, self.leading, self.study.group.items
-        if leading is None or METRICS[study.metric].parts:
+        if leading is None:
             return []
         pairs: list[Pair] = [(a, b) for a, b in study.against_bases if a is leading]
         pairs += [(a, b) for a, b in study.equal_training if a is leading and b.objective == "mlm"]
-        of_task = np.asarray(items.facts["task"] == METRICS[study.metric].task)
+        of_task = np.isin(items.facts["task"], list(tasks_of(study.metric)))
         used = of_task & (True if study.half is None else items.halves == study.half)
         uncorrected: list[list[UncorrectedClaim]] = []
         for source in np.unique(items.facts["source"][used]).tolist():

@@ -13,16 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import choose
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import METRICS, PRIMARY, WORD, strict_has_room
+from coref_automl.evaluation.metrics import METRICS, leading, metric_named
 from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
-from coref_automl.records import Evaluation, Half, Task, grouped
-from coref_automl.say import say
+from coref_automl.records import Evaluation, Half, grouped
 from coref_automl.statistics.methods import reciprocal
-from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.resampling import Part, joined
 
 Ints = NDArray[np.int32]
 ItemMask = NDArray[np.bool_] | None
@@ -44,13 +41,14 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One evaluation in a group. `ranks[rule]` is aligned with the group's items; NOT_RUN if the item or rule was not run.
-    `start` marks a checkpoint that others in the group were trained from, and the only one of its run."""
+    """One evaluation in a group. `ranks` is aligned with the group's items: 0 for an item that the model
+    does not count or was not scored on. `start` marks a checkpoint that others in the group were trained
+    from, and the only one of its run."""
 
     name: str
     evaluation: Evaluation
     folder: Path
-    ranks: dict[str, Ints]
+    ranks: Ints
     start: bool = False
 
     @property
@@ -105,7 +103,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Hits of entries on the items that all of them ran: one part per task, one column per entry, weights applied."""
+    """Hits of entries on the items that all of them count: one part per task, or one for tasks that share documents; one column
+    per entry, weights applied."""
 
     parts: list[Part]
     items: int
@@ -114,8 +113,9 @@ class Columns:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Items per document in ascending order; for a composite, those of its first task."""
-        return np.sort(np.unique(self.parts[0].clusters, return_counts=True)[1])
+        """Items per document in ascending order, those of all parts."""
+        clusters = np.concatenate([part.clusters for part in self.parts])
+        return np.sort(np.unique(clusters, return_counts=True)[1])
 
     def differences(self, numbers: Sequence[int], references: Sequence[int]) -> list[Part]:
         """The columns with these numbers minus the columns of their references."""
@@ -125,7 +125,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Evaluations on one set of items by one version of the scorer: only these may be compared. `left_out`: other dtypes."""
+    """Evaluations on one set of items by one version of the scorer and under one tokenizer: only these may
+    be compared. `left_out`: other dtypes. `others`: the same items under other tokenizers, whose models are
+    compared with these two at a time (comparison/vocabularies)."""
 
     evalset: str
     fingerprint: str
@@ -133,6 +135,7 @@ class Group:
     items: Items
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...] = ()
+    others: tuple[Group, ...] = ()
 
     @property
     def verdict_half(self) -> Half | None:
@@ -145,21 +148,21 @@ class Group:
         unselected = bool(records) and all(provenance is not None and provenance.planned_end for provenance in records)
         return None if unselected else "confirm"
 
+    def is_beside(self, other: Group) -> bool:
+        """Is it on the same items by the same scorer, under another tokenizer?"""
+        same = (self.fingerprint, self.scorer) == (other.fingerprint, other.scorer)
+        return same and self.tokenizer != other.tokenizer
+
     @property
-    def tokenizers(self) -> int:
-        return len({entry.evaluation.fingerprints.get("tokenizer", "") for entry in self.entries})
+    def tokenizer(self) -> str:
+        """The fingerprint of the tokenizer that all entries have."""
+        return self.entries[0].evaluation.fingerprints.get("tokenizer", "")
 
     def was_run(self, metric: str, entry: Entry) -> bool:
-        """Did an evaluation run every part of the metric?"""
-        parts = [METRICS[name] for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
-        tasks = [(self.items.facts["task"] == part.task, part.rule) for part in parts]
-        return all(rows.any() and bool((entry.ranks[rule][rows] != NOT_RUN).any()) for rows, rule in tasks)
-
-    def reachable(self, task: Task) -> float:
-        """The share of a task's answers that strict can reach (one vocabulary entry each), the lowest of all entries."""
-        of_task = [entry.ranks["strict"][self.items.facts["task"] == task] for entry in self.entries]
-        ranks = (of_entry[of_entry != NOT_RUN] for of_entry in of_task)
-        return min((float((run > 0).mean()) for run in ranks if len(run)), default=1.0)
+        """Does an evaluation count items of every part of the metric?"""
+        parts = METRICS[metric].parts or ((metric, 1.0),)
+        tasks = {METRICS[name].task for name, _ in parts}
+        return all((entry.ranks[self.items.facts["task"] == task] > 0).any() for task in tasks)
 
     def metrics(self) -> list[str]:
         """The metrics that every entry ran."""
@@ -174,23 +177,25 @@ class Group:
         mask: ItemMask = None,
         ranks: bool = False,
     ) -> Columns:
-        """Hits of entries (default: all) on a metric, on one half of the documents or all, on the items of a mask. With `ranks`,
-        reciprocal ranks, whose mean is MRR. Items that only some entries ran are dropped and counted."""
+        """Hits of entries (default: all) on a metric, on one half of the documents or all, on the items of a
+        mask. With `ranks`, reciprocal ranks, whose mean is MRR. Items that only some entries count are dropped."""
         chosen = self.entries if entries is None else entries
         by_task: dict[str, tuple[NDArray[np.float64], NDArray[Any]]] = {}
         dropped = 0
         for name, weight in METRICS[metric].parts or ((metric, 1.0),):
             part, rows = METRICS[name], np.asarray(self.items.facts["task"] == METRICS[name].task)
             rows = rows & (True if half is None else self.items.halves == half) & (True if mask is None else mask)
-            ranked = np.stack([entry.ranks[part.rule][rows] for entry in chosen], axis=1)
-            by_all, by_none = (ranked != NOT_RUN).all(axis=1), (ranked == NOT_RUN).all(axis=1)
-            dropped += int((~by_all & ~by_none).sum())
-            values = weight * (reciprocal(ranked[by_all]) if ranks else ((ranked > 0) & (ranked <= part.at))[by_all])
+            ranked = np.stack([entry.ranks[rows] for entry in chosen], axis=1)
+            by_all = (ranked > 0).all(axis=1)
+            dropped += int(((ranked > 0).any(axis=1) & ~by_all).sum())
+            hits = reciprocal(ranked[by_all]) if ranks else ranked[by_all] <= part.at
+            values = weight * hits.astype(np.float64)
             weighted = by_task.get(str(part.task))
             by_task[str(part.task)] = (values + weighted[0] if weighted else values, self.items.facts["cluster"][rows][by_all])
-        parts = [Part(values, clusters) for values, clusters in by_task.values()]
         counts = [len(values) for values, _ in by_task.values()]
-        documents = sum(len(np.unique(clusters)) for _, clusters in by_task.values())
+        parts = [Part(values, clusters) for values, clusters in by_task.values()]
+        parts = joined(parts) if all(counts) else parts
+        documents = len(np.unique(np.concatenate([clusters for _, clusters in by_task.values()])))
         return Columns(parts, sum(counts) if all(counts) else 0, documents, dropped)  # a composite needs every part
 
 
@@ -224,52 +229,20 @@ def model_label(path: str) -> str:
     return slug(re.split(r"/|--", path.rstrip("/"))[-1])
 
 
-def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
-    """Return the metric to judge by, and notes on the choice. That is the requested metric, else strict Real@1, or `word` if
-    tokenizers differ or strict can reach few answers."""
-    common, several = group.metrics(), group.tokenizers > 1
-    usable = [name for name in common if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
-    if metric is not None and choose(metric, METRICS, "metric").name not in usable:
-        if several and metric in common:
-            raise ComparisonError(
-                f"These checkpoints have different tokenizers, so {metric} cannot compare them; "
-                f"use --metric {usable[0] if usable else 'real_word'}."
-            )
-        raise ComparisonError(f"{metric} was not run on {group.evalset}. Run there: {', '.join(usable) or 'nothing comparable'}.")
+def choose_metric(group: Group, metric: str | None) -> str:
+    """The metric to judge by: the requested one, else the first of METRICS that all evaluations have."""
+    usable = group.metrics()
     if not usable:
         models = shlex.join(dict.fromkeys(entry.evaluation.path for entry in group.entries))
         folder = next((path for entry in group.entries if (path := entry.evaluation.evalset_path)), "")
         models += f" --eval-set {shlex.quote(folder)}" if folder else ""
         raise ComparisonError(
-            f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models} --words sample"
+            "These share no metric: no item is counted by all of them. Score them on a set whose answers are "
+            f"entries of their vocabulary: coref-automl evaluate {models}"
         )
-    if metric is not None or not several:
-        reachable = group.reachable("real")
-        chosen = metric or usual_metric(usable, reachable)
-        return chosen, [_no_room_note(reachable, chosen)] if not strict_has_room(reachable) and PRIMARY in usable else []
-    label = METRICS[usable[0]].label
-    return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
-
-
-def has_room(group: Group, metric: str) -> bool:
-    """Can a metric show a difference? Strict cannot if it can reach few of the task's answers."""
-    rule, task = METRICS[metric].rule, METRICS[metric].task
-    return rule != "strict" or task is None or strict_has_room(group.reachable(task))
-
-
-def usual_metric(metrics: Sequence[str], reachable: float) -> str:
-    """Strict Real@1; `word` if strict can reach few of the answers; the first metric if Real was not run."""
-    if PRIMARY in metrics:
-        return PRIMARY if strict_has_room(reachable) or WORD not in metrics else WORD
-    return metrics[0]
-
-
-def _no_room_note(reachable: float, judged: str) -> str:
-    label, share = METRICS[WORD].label, f"{100 * reachable:.1f}%"
-    few = say(
-        f"Real의 정답 가운데 어휘 한 항목인 것은 {share}뿐이라, 완전 일치로는 향상도 저하도 드러나지 않습니다.",
-        f"Only {share} of Real's answers are one vocabulary entry, so strict shows neither a gain nor its absence there.",
-    )
-    if METRICS[judged].rule == "word":
-        return say(f"{few} {label}로 판정합니다.", f"{few} {label} is judged.")
-    return say(f"{few} word로 채점하세요: evaluate --words all.", f"{few} Score by word: evaluate --words all.")
+    if metric is None:
+        return leading(usable)
+    chosen = metric_named(metric).name
+    if chosen not in usable:
+        raise ComparisonError(f"{METRICS[chosen].label} was not run on {group.evalset}. Run there: {', '.join(usable)}.")
+    return chosen

@@ -123,5 +123,5 @@ def of_checkpoints(
         raise ComparisonError("These two share no item to be compared on.")
     columns = group.columns(metric, half=half, entries=[a, b], mask=mask)
     first, other = (float(sum(np.asarray(part.values)[:, side].mean() for part in columns.parts)) for side in (0, 1))
-    claim = checkpoint_claim(pair, "method", comparison, a, half=half, documents=columns.documents)
+    claim = checkpoint_claim("method", comparison, a, half=half, documents=columns.documents)
     return replace(claim, b=b.name, values=(first, other))

@@ -176,7 +176,7 @@ class StudyData:
         """Every judged checkpoint against its reference."""
         half = self.group.verdict_half
         return {
-            entry: checkpoint_claim(self.group, "base", comparison, entry, half=half, documents=self.documents)
+            entry: checkpoint_claim("base", comparison, entry, half=half, documents=self.documents)
             for entry, comparison in self.judged.items()
         }
 
@@ -206,8 +206,8 @@ class StudyData:
 
 
 def data_of(group: Group, *, metric: str | None, margin: float, seed: int, checks: Checks) -> StudyData:
-    metric, metric_notes = choose_metric(group, metric)
-    choice, notes = choose(group, metric, seed=seed), list(metric_notes)
+    metric, notes = choose_metric(group, metric), list[str]()
+    choice = choose(group, metric, seed=seed)
     judged: dict[Entry, Comparison] = {}
     documents = 0
     if len(group.entries) > 1:

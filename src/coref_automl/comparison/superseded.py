@@ -23,6 +23,9 @@ from coref_automl.models.model_files import PARTS, model_fingerprints
 from coref_automl.records import grouped
 from coref_automl.say import say
 
+Condition = tuple[str, str, str]
+"""Items, version of the scorer, tokenizer."""
+
 
 def drop_superseded(
     evaluations: Sequence[StoredEvaluation],
@@ -85,11 +88,16 @@ def items_of(stored: StoredEvaluation) -> str:
 
 def one_dtype_each(
     evaluations: Sequence[StoredEvaluation], named: set[Path], *, common: bool = False
-) -> dict[tuple[str, str], tuple[list[StoredEvaluation], list[str]]]:
-    """Group evaluations by their items (by none if `common`) and the version of their scorer, under one noun table of each
-    tokenizer and each model in one dtype. Each group has a sentence for every evaluation dropped from it. Another dtype in
-    `named` folders is kept."""
-    by_condition = grouped(evaluations, lambda stored: ("" if common else items_of(stored), stored.evaluation.scorer))
+) -> dict[Condition, tuple[list[StoredEvaluation], list[str]]]:
+    """Group evaluations by their items (by none if `common`), the version of their scorer and their tokenizer,
+    under one noun table of each set and each model in one dtype. Each group has a sentence for every evaluation
+    dropped from it. Another dtype in `named` folders is kept."""
+
+    def condition_of(stored: StoredEvaluation) -> Condition:
+        items, tokenizer = _vocabulary(stored)
+        return "" if common else items, stored.evaluation.scorer, tokenizer
+
+    by_condition = grouped(evaluations, condition_of)
     groups = {}
     for condition, alike in by_condition.items():
         under_one_table, earlier = _keep_one_table(alike)
@@ -99,8 +107,8 @@ def one_dtype_each(
 
 
 def _keep_one_table(evaluations: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
-    """Keep the evaluations under the newest noun table of each tokenizer, which says what may answer; return a sentence for each
-    other one. Older versions recorded no table."""
+    """Keep the evaluations under the newest noun table of each set, which says what may answer; return a
+    sentence for each other one. Older versions recorded no table."""
     recorded = [stored for stored in evaluations if stored.evaluation.fingerprints.get("nouns")]
     recorded.sort(key=lambda stored: stored.evaluation.evaluated_at)
     newest = {_vocabulary(stored): stored.evaluation.fingerprints["nouns"] for stored in recorded}

@@ -23,7 +23,7 @@ from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.task import begins_word, occurrences
 from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, composite
-from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.resampling import Part, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ def tasks_of(metric: str) -> set[str]:
 
 
 def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
-    """The parts of a metric for `statistics.composite`: weighted hits, one part per task; empty if a task has none."""
+    """The parts of a metric for `statistics.composite`: weighted hits, one part per task or one for tasks that share
+    documents; empty if a task has none."""
     chosen = choose(metric, METRICS, "metric")
     by_task: dict[Task | None, tuple[NDArray[np.float64], NDArray[np.str_]]] = {}
     for name, weight in chosen.parts or ((metric, 1.0),):
@@ -122,7 +123,7 @@ def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
         if METRICS[name].task in by_task:
             values = values + by_task[METRICS[name].task][0]
         by_task[METRICS[name].task] = values, clusters
-    return [Part(values, clusters) for values, clusters in by_task.values()]
+    return joined([Part(values, clusters) for values, clusters in by_task.values()])
 
 
 def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draws: int = DRAWS) -> list[dict[str, Estimate]]:

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.outside_checks import CHARACTERS_PER_TOKEN, CHECKS
-from coref_automl.comparison.power import Evidence, sizes_of
-from coref_automl.comparison.scores import usual_metric
+from coref_automl.comparison.power import Evidence, sizes_of, usual_metric
 from coref_automl.corpus.manifest import read_prepared
-from coref_automl.errors import OutOfMemory, RecipeError
-from coref_automl.evaluation.answers import WordMode, reachable, wanted_ids
+from coref_automl.errors import OutOfMemory
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.metrics import METRICS, tasks_of
+from coref_automl.evaluation.metrics import metric_named
 from coref_automl.experiment.plan import FEWEST_STEPS, Plan
 from coref_automl.experiment.recipe import step_kinds
 from coref_automl.experiment.state import ANSWER, ExperimentState
@@ -44,9 +42,6 @@ if TYPE_CHECKING:
 
 INFERENCE_COST = 1 / 3
 """Cost of a token that is only read, relative to one trained on: the backward pass takes twice the time of the forward pass."""
-_WORD_RANK_COST = 3
-"""Cost of scoring with word ranks, relative to scoring without. Measured with ko-mini on the bundled set at 512 tokens (CPU): 3.2
-times, and a token of a window took 0.33 of one trained on."""
 _LONG = 1_800
 """Seconds above which training needs consent."""
 _OPTIMIZER_MODELS = 2
@@ -121,15 +116,7 @@ def plan_preflight(plan: Plan) -> Preflight:
 def _evidence(plan: Plan) -> Evidence:
     """What the first set can show of the metric that the study will be judged by."""
     recipe, evalset = plan.recipe, plan.sets[0]
-    rules = {"strict", "lenient"} if recipe.evaluate.words == "none" else {"strict", "lenient", "word"}
-    measured = [
-        name for name, metric in METRICS.items()
-        if tasks_of(name) <= set(evalset.items) and (metric.parts or metric.rule in rules)
-    ]  # fmt: skip
-    if not measured:
-        raise RecipeError(f"{evalset.folder} is scored by word alone, and evaluate.words is none; set it to gold, sample or all.")
-    share = reachable(plan.first_run.tokenizer, evalset.items.get("real", ()))
-    metric = recipe.evaluate.metric or usual_metric(measured, share)
+    metric = metric_named(recipe.evaluate.metric or usual_metric(evalset)).name
     sizes = sizes_of(evalset, metric)
     return Evidence(metric, int(sizes.sum()), len(sizes), _detectable(recipe.seeds, sizes, len(plan.arms)))
 
@@ -174,16 +161,14 @@ def tokens_of(plan: Plan, step: Step) -> float:
         return run.plan.tokens_after(run.last)
     if step.kind == "evaluate":
         models, length = len(plan.run_of(step).saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
-        return models * sum(_scoring_tokens(evalset, length, recipe.words) for evalset in plan.sets)
+        return models * sum(_scoring_tokens(evalset, length) for evalset in plan.sets)
     return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, INFERENCE_COST)
 
 
-def _scoring_tokens(evalset: EvalSet, length: int, words: WordMode) -> float:
+def _scoring_tokens(evalset: EvalSet, length: int) -> float:
     """Tokens trained on in the time that a model takes to score a set; the window of a short document ends with it."""
-    items = evalset.select()
-    ranked = wanted_ids(items, words)
-    sizes = {item.id: min(length, len(evalset.documents[item.document]) / CHARACTERS_PER_TOKEN) for item in items}
-    return INFERENCE_COST * sum(size * (_WORD_RANK_COST if name in ranked else 1) for name, size in sizes.items())
+    characters = (len(evalset.documents[item.document]) for item in evalset.select())
+    return INFERENCE_COST * sum(min(length, count / CHARACTERS_PER_TOKEN) for count in characters)
 
 
 def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
@@ -201,7 +186,7 @@ def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     in_steps = run.plan.tokens_after(run.last) if run.last < OPEN_END else inf
     in_time = 60 * recipe.max_minutes * speed if recipe.max_minutes is not None else inf
     tokens = int(min(in_steps, in_time))  # one of them is finite
-    scored = REPORTS * _scoring_tokens(problem.halves["select"], run.dataset.seq_len, "all" if problem.score.words else "none")
+    scored = REPORTS * _scoring_tokens(problem.halves["select"], run.dataset.seq_len)
     preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
     share = StepEstimate("train", runs, runs, runs * (tokens + scored) / speed, _speed_text(size))
     return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=(share,))

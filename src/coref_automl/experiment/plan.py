@@ -151,12 +151,11 @@ class Plan:
                 yield Step(kind, step_name, run, recipe, _binding_of_check(recipe, data) | ({} if run else self._base_bytes))
 
     def _evaluation(self, name: str, *, run: str | None, seq_len: int | None) -> Step:
-        stage = self.recipe.evaluate
         recipe = EvaluateRecipe(
             eval_sets=tuple(evalset.folder for evalset in self.sets), seq_len=seq_len, out=self.out / EVALUATIONS,
-            device=self.device, words=stage.words, base=False,
+            device=self.device, base=False,
         )  # fmt: skip
-        binding = {"eval_sets": [evalset.fingerprint for evalset in self.sets], "words": stage.words}
+        binding = {"eval_sets": [evalset.fingerprint for evalset in self.sets]}
         return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
 
     @cached_property
@@ -251,7 +250,7 @@ def _open_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple
 
 def _build_set(stage: EvaluateStage, texts: HeldOutTexts, model: str, folder: Path, progress: Progress) -> EvalSet:
     """Build an evaluation set from the texts' held-out documents, with the bundled cloze passages if LAMBADA is a task."""
-    settings = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
+    settings = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "single_entry")}
     settings |= {"sources": texts.sources, "holdout": texts.holdout, "limit": texts.limit}
     lambada = ("bundled:cloze",) if "lambada" in stage.tasks else ()
     recipe = EvalRecipe(models=(model,), lambada=lambada, **settings)

@@ -12,8 +12,8 @@ from coref_automl.config import Setting, choose, from_mapping, nearest, short_re
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.answers import WordMode
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.evaluation.tasks.task import PER_DOCUMENT
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
 from coref_automl.records import Half, Task
@@ -52,13 +52,11 @@ class EvaluateStage:
         Setting("Evaluation set; repeatable. Default: built from held-out documents, or the bundled set.", flags=("--eval-set",)),
     ] = ()
     half: Annotated[Half | None, Setting("Use one half of each set: select to screen methods, confirm to judge them.")] = None
-    tasks: tuple[Task, ...] = ("real", "lambada")
-    words: WordMode = "all"
+    tasks: tuple[Task, ...] = ("real", "new", "lambada")
     metric: str | None = None
     margin: float = POINTS
     per_source: int = 1_600
-    per_document: int = 3
-    min_syllables: int = 3
+    per_document: int = PER_DOCUMENT
     single_entry: bool = False
 
     def __post_init__(self) -> None:

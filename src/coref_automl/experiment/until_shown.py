@@ -88,7 +88,7 @@ def run_until_shown(
 def _compare_with_first(plan: Plan, look: Look, *, last_look: bool) -> list[SequentialComparison]:
     """Compare every method with the first one, over the seeds of the plan that both finished."""
     group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=plan.items_fingerprint)[0]
-    metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
+    metric = choose_metric(group, plan.recipe.evaluate.metric)
     arms = _planned_arms(plan, group)
     reference, *names = plan.recipe.methods
     first = arms.get(reference)

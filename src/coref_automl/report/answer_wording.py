@@ -332,5 +332,5 @@ def over_base(answer: Answer, say: Say) -> str:
 def warnings(answer: Answer, say: Say) -> list[str]:
     """How often the study was judged, and caveats of the whole answer that are not said elsewhere."""
     looks = [note("looks", say, looks=answer.looks)] if answer.looks > 1 else []
-    caveats: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
+    caveats: tuple[Caveat, ...] = ("unequal training", "few documents")
     return [*looks, *(note(f"against: {code}", say) for code in answer.against if code in caveats)]

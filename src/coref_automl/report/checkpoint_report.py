@@ -82,7 +82,7 @@ def report(
         table: a CSV of external results, instead of paths.
         target: values to reach, such as `real1=0.68,real5=0.83`.
         lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
-        metric: of the verdicts. Default: strict Real@1, or `word` if tokenizers differ.
+        metric: of the verdicts. Default: Noun@1, or the first metric that all have.
         margin: the loss, in points, that is acceptable to save training.
         eval_set: the set to report on, if the checkpoints were scored on several.
         seed: of the resampling.

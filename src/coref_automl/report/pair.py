@@ -16,8 +16,7 @@ from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.scores import Entry, Group, ItemMask, choose_metric
 from coref_automl.comparison.study import Side, Study, claim_of, of_checkpoints, of_methods
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import METRICS, bucket
+from coref_automl.evaluation.metrics import METRICS, bucket, tasks_of
 from coref_automl.records import Half
 from coref_automl.report import charts
 from coref_automl.report.page import Charts, Section, Text, Tone, note
@@ -72,14 +71,14 @@ def compare_pair(pair: Pair, requested: str, claimed: Sequence[Claim], *, colors
     both = replace(pair.group, entries=(*b.entries, *a.entries))
     metrics = tuple(both.metrics())
     try:
-        metric, metric_notes = choose_metric(both, requested or None)
+        metric = choose_metric(both, requested or None)
         known = next((claim for claim in claimed if claim.outcome == metric), None)
         claim = known or claim_of(pair.group, pair.study, a, b, metric)
     except CorefError as error:
         return Compared(str(error), "bad", (), metrics, requested)
     text = ClaimText(claim, say)
     values = claim.values or [side.entries[0].evaluation.estimates[metric].value for side in (a, b)]
-    lines = [f"A {a.name} {100 * values[0]:.1f}% · B {b.name} {100 * values[1]:.1f}%", text.basis(), *metric_notes]
+    lines = [f"A {a.name} {100 * values[0]:.1f}% · B {b.name} {100 * values[1]:.1f}%", text.basis()]
     lines += [*_selected(pair), text.expected_gain()]
     lengths = sorted({entry.evaluation.seq_len for entry in both.entries})
     if len(lengths) > 1:
@@ -106,8 +105,7 @@ def _outcomes(pair: Pair, claims: Sequence[Claim], metrics: Sequence[str]) -> Se
     """Every outcome of the pair at once: the answer's claims; for checkpoints, one more per task."""
     every, known = list(claims), {claim.outcome for claim in claims}
     if pair.of_checkpoints:
-        first = [name for name in metrics if METRICS[name].at == 1 and not METRICS[name].parts]
-        others = [name for name in first if METRICS[name].rule != "lenient" and name not in known]
+        others = [name for name in metrics if METRICS[name].at == 1 and name != "score" and name not in known]
         every += [pair.checkpoint_claim(name, pair.group.verdict_half) for name in others]
     if len(every) < 2:
         return None
@@ -143,7 +141,7 @@ def _part(pair: Pair, metric: str, half: Half | None, mask: ItemMask) -> Claim |
     """The difference on some items; None if the sides are of two kinds, or ran too few of the items."""
     if pair.study is not None and pair.a.arm is not None:
         return of_methods(pair.group, pair.a, pair.b, metric, mask)
-    if not pair.of_checkpoints or METRICS[metric].parts:
+    if not pair.of_checkpoints:
         return None
     entries = (pair.a.entries[0], pair.b.entries[0])
     enough = pair.group.columns(metric, half=half, entries=entries, mask=mask).items >= _FEWEST
@@ -197,11 +195,10 @@ def _line(group: Group, side: Side, lengths: bool) -> tuple[str, list[list[Entry
 
 def _counts(pair: Pair, metric: str) -> tuple[tuple[str, str, int], ...]:
     """The number of items that only A, only B, both and neither get right, each with the name of its filter and a label."""
-    definition, say = METRICS[metric], pair.say
-    if definition.parts or definition.at != 1:
+    if METRICS[metric].at != 1:
         return ()
-    rows = pair.group.items.facts["task"] == definition.task
-    right = [right_items(side.entries, definition.rule)[rows] for side in (pair.a, pair.b)]
+    say, rows = pair.say, np.isin(pair.group.items.facts["task"], list(tasks_of(metric)))
+    right = [right_items(side.entries)[rows] for side in (pair.a, pair.b)]
     words = {
         "a-not-b": say("A만 맞음", "only A right"),
         "b-not-a": say("B만 맞음", "only B right"),
@@ -211,11 +208,11 @@ def _counts(pair: Pair, metric: str) -> tuple[tuple[str, str, int], ...]:
     return tuple((name, words[name], int(mask.sum())) for name, mask in by_who_is_right(*right).items())
 
 
-def right_items(entries: Sequence[Entry], rule: str, rows: slice | int = slice(None)) -> NDArray[np.int8]:
-    """1 for an item that most of the entries answer right, 0 for another, -1 if one of them did not run it."""
-    ranks = np.stack([entry.ranks[rule][rows] for entry in entries])
+def right_items(entries: Sequence[Entry], rows: slice | int = slice(None)) -> NDArray[np.int8]:
+    """1 for an item that most of the entries answer right, 0 for another, -1 if one of them does not count it."""
+    ranks = np.stack([entry.ranks[rows] for entry in entries])
     most = 2 * (ranks == 1).sum(axis=0) > len(entries)
-    return np.where((ranks == NOT_RUN).any(axis=0), -1, most).astype(np.int8)
+    return np.where((ranks == 0).any(axis=0), -1, most).astype(np.int8)
 
 
 def by_who_is_right(a: NDArray[np.int8], b: NDArray[np.int8]) -> dict[str, NDArray[np.bool_]]:

@@ -14,6 +14,7 @@ from coref_automl.comparison.reader import Results, open_results
 from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.comparison.study_data import POINTS, checked_margin
+from coref_automl.comparison.vocabularies import vocabulary_pairs
 from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
@@ -22,7 +23,7 @@ from coref_automl.report import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.page import bound, is_same, note, p_text
 from coref_automl.report.terminal import in_blocks
-from coref_automl.report.wording import ClaimText, comparison_verdict, forest_row, which_documents, why_not_compared
+from coref_automl.report.wording import ClaimText, comparison_verdict, forest_row, pair_lines, which_documents, why_not_compared
 from coref_automl.say import Lang, Say, speaking
 
 _COLOURS = {"better": 32, "worse": 31, "not shown": 90, "same": 90}
@@ -87,7 +88,9 @@ class PrintedComparison(Tabular, ComparisonTable):
             shown = [(row.comparison, line) for row, line in zip(self.rows, cells, strict=True) if row.comparison]
             shades = {line[-1]: _COLOURS[comparison.verdict] for comparison, line in shown}
             lines = [_shaded(line, shades) for line in lines]
-        return "\n".join([self.heading(), *lines, *self.notes])
+        others = [PrintedComparison(**_values(other), lang=self.lang).printed(width, colour=colour) for other in self.others]
+        between = [line for pair in self.pairs for line in pair_lines(pair, self.say)]
+        return "\n".join([self.heading(), *lines, *self.notes, *(f"\n{other}" for other in others), *between])
 
     def _repr_html_(self) -> str:
         table = html_table([dict(zip(self.titles(), cells, strict=True)) for cells in self.cells()], most=len(self.rows))
@@ -141,7 +144,7 @@ def compare(
 
     Args:
         paths: checkpoints, runs, folders of runs, model names; or lists of these.
-        metric: default strict Real@1, or `word` if tokenizers differ.
+        metric: default Noun@1, or the first metric that all have.
         reference: name or path of the checkpoint to compare all others with. Default: the model each one started from; the base
             model or the first checkpoint if none of those was evaluated.
         common: if the sets differ, compare on the items that all have in common.
@@ -174,7 +177,7 @@ def recommend(
 
     Args:
         paths: checkpoints, runs, folders of runs, model names; or lists of these; relation and coreference runs too.
-        metric: default strict Real@1, or `word` if tokenizers differ.
+        metric: default Noun@1, or the first metric that all have.
         margin: points that count as no difference, and that may be given up for less training.
         eval_set: the set to judge by, if the checkpoints were scored on several.
         seed: of the resampling.
@@ -190,7 +193,8 @@ def recommend(
         results = open_results(names)
         group, notes = choose_group(results, evalset=eval_set)
         study = study_at(results, group, metric=metric, margin=allowed_loss, seed=seed)
-        return printed_answer(study, notes=(*notes, *study.notes), lang=say.lang)
+        between = [line for pair in vocabulary_pairs(group, seed=seed) for line in pair_lines(pair, say)]
+        return printed_answer(study, notes=(*notes, *study.notes, *between), lang=say.lang)
 
 
 def printed_answer(study: Study, *, notes: Sequence[str] = (), lang: Lang) -> PrintedAnswer:
@@ -202,14 +206,16 @@ def compared(
 ) -> tuple[PrintedComparison, Group]:
     """Compare opened results; return the table, and the group that it compares."""
     group, notes = choose_group(results, common=common, evalset=eval_set)
-    if len(group.entries) < 2:
+    if len(group.entries) < 2 and not group.others:
         raise ComparisonError(f"Only {group.entries[0].name} has been evaluated here; give a second one to compare it with.")
-    metric, metric_notes = choose_metric(group, metric)
-    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *metric_notes))
+    metric = choose_metric(group, metric)
+    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
     entry = next((entry for entry in group.entries if entry.name == table.reference), None)
     stands_in = reference is None and entry is not None and entry.trained and len(table.references) == 1  # no base was scored
     stand_in = [note("taken as reference", Say(lang), name=table.reference)] if stands_in else []
-    return PrintedComparison(**{**_values(table), "notes": (*table.notes, *stand_in)}, lang=lang), group
+    others = tuple(compare_group(other, choose_metric(other, None), common=common, seed=seed) for other in group.others)
+    beside = {"notes": (*table.notes, *stand_in), "others": others, "pairs": vocabulary_pairs(group, seed=seed)}
+    return PrintedComparison(**{**_values(table), **beside}, lang=lang), group
 
 
 def _row(row: ComparisonRow) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         "",
         *align([titles, *rows]),
         f"{say(*_COMPOSITE)}: " + (f"{score.value:.4f} [{score.low:.4f}, {score.high:.4f}]" if score else say(*_NOT_RUN)),
-        f"{say(*_COUNTED)}: {_shares(evaluation, say)}",
+        f"{say(*_COUNTED)}: {counted_text(evaluation, say)}",
         f"{say('선행사가 창 밖인 문항', 'Items whose antecedent is outside the window')}: {evaluation.out_of_reach:,}",
         f"{say('평가 시간', 'Time')}: {seconds}",
         "",
@@ -80,7 +80,7 @@ def _cells(name: str, columns: Sequence[dict[str, Estimate]], say: Say) -> list[
     return [str(first) if first else say(*_NOT_RUN), *bare]
 
 
-def _shares(evaluation: Evaluation, say: Say) -> str:
+def counted_text(evaluation: Evaluation, say: Say) -> str:
     """The share of items counted by task, and of the names among Real items."""
     shares = [f"{TASKS[task].label} {share:.1%}" for task, share in evaluation.counted.items() if task in TASKS]
     if "real" in evaluation.counted:
@@ -119,7 +119,7 @@ def best_of(evaluations: Sequence[StoredEvaluation], evaluation: Evaluation) -> 
     others = [stored.evaluation for stored in evaluations if conditions(stored.evaluation) == conditions(evaluation)]
     others = [other for other in others if other.fingerprints.get("weights") != evaluation.fingerprints.get("weights")]
     others = [other for other in others if (other.path, other.seq_len) != (evaluation.path, evaluation.seq_len)]
-    for name in ("score", "real1", "real_far1"):
+    for name in ("score", *METRICS):
         scored = [other for other in others if name in other.estimates]
         if name in evaluation.estimates and scored:
             return max(scored, key=lambda other: other.estimates[name].value)

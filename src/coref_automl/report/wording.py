@@ -2,9 +2,9 @@
 
 A sentence, and the methods of `ClaimText` that it is made of:
 
-    Real@1 strict 44.1 → 46.3%, entity 2,048 - base: +2.2 [+1.3, +3.1], better (3 seeds, all 400 documents).
+    Noun@1 44.1 → 46.3%, entity 2,048 - base: +2.2 [+1.3, +3.1], better (3 seeds, all 400 documents).
 
-    outcome    Real@1 strict
+    outcome    Noun@1
     levels     44.1 → 46.3%
     about      entity 2,048 - base                           `b_name` and `part`
     phrase     +2.2 [+1.3, +3.1], better                     `change` and `verdict`
@@ -17,9 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict
+from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict, VocabularyPair
 from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.questions import TASKS
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half
 from coref_automl.report.page import Tone, bound, is_same, note, p_text, plotted, points, tokens
@@ -49,7 +50,7 @@ _PARTS = {
     "equal tokens": ("같은 토큰 수에서", "at equal tokens"),
 }
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "max-t": "max-T"}
-_WHY_UNJUDGED: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training", "no room")
+_WHY_UNJUDGED: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,10 @@ class ClaimText:
         return say(f" (학습 데이터의 {100 * claim.share:g}%, {count}행)", f" ({100 * claim.share:g}% of train, {count} rows)")
 
     def task(self) -> str:
-        """The task of the metric in short: `Real-far` for `Real-far@1 strict`."""
+        """The task of the metric in short: `Real-far` for `Real-far@1`."""
         if self.claim.question in CHECKS:
             return self.say(*CHECKS[self.claim.question].title)
-        return METRICS[self.claim.outcome.partition(":")[0]].label.split("@")[0].split(" ")[0]
+        return METRICS[self.claim.outcome.partition(":")[0]].label.split("@")[0]
 
     def levels(self) -> str:
         """The scores of both sides; empty if they are not recorded."""
@@ -169,7 +170,7 @@ class ClaimText:
     def documents(self) -> str:
         """Their number, and which they are: all of the set, a source or a task, or those on which nothing was chosen."""
         claim, count = self.claim, self.claim.count
-        of = claim.part if claim.question == "sources" else self.task() if claim.question in ("far", "lambada") else ""
+        of = claim.part if claim.question == "sources" else self.task() if claim.question in TASKS else ""
         ko, en = (f"{of}의 ", f" of {of}") if of else ("", "")
         every, s = ("all ", "s") if count != 1 else ("", "")
         return {
@@ -236,6 +237,14 @@ def why_not_compared(checkpoint: ComparisonRow, say: Say) -> str:
     if checkpoint.scratch:
         return say("베이스 모델 없음: 새 모델", "no base: a new model")
     return say("베이스 모델이 평가되지 않음", "its base was not evaluated")
+
+
+def pair_lines(pair: VocabularyPair, say: Say) -> list[str]:
+    """Two models of different tokenizers: what they share, and the claims about them; or why nothing was measured."""
+    items, nouns, undetermined = f"{pair.items:,}", f"{pair.nouns:,}", f"{pair.undetermined:,}"
+    values = {"a": pair.a, "b": pair.b, "items": items, "nouns": nouns, "undetermined": undetermined, "error": pair.error}
+    lead = note(f"two tokenizers: {pair.why or 'measured'}", say, **values)
+    return [lead, *(f"  {ClaimText(claim, say).sentence()}" for claim in pair.claims)]
 
 
 def forest_row(group: str, name: str, compared: Claim | Comparison) -> dict[str, Any]:

@@ -36,6 +36,17 @@ class Part:
     clusters: ArrayLike
 
 
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Parts that share documents as one part with the same sum of means: their documents are resampled together, so that what
+    a document does to one task and to the other is counted."""
+    shared = len({str(name) for part in parts for name in np.unique(np.asarray(part.clusters))})
+    if shared == sum(len(np.unique(np.asarray(part.clusters))) for part in parts):
+        return list(parts)
+    items = sum(len(np.asarray(part.values)) for part in parts)
+    scaled = [np.asarray(part.values, np.float64) * (items / len(np.asarray(part.values))) for part in parts]
+    return [Part(np.concatenate(scaled), np.concatenate([np.asarray(part.clusters) for part in parts]))]
+
+
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """A part summed by document: `sums[d, k]` is the sum of column k over document d, `sizes[d]` its number of items."""

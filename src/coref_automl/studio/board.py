@@ -90,8 +90,8 @@ class Members:
 
     @property
     def tag_key(self) -> str:
-        """The key of the items' tags, which are the same in every study."""
-        return self.mark.partition("~")[0]
+        """The key of the items' tags, which are the same in every study and under every tokenizer."""
+        return f"{self.items[:12]}.{self.scorer}"
 
     @property
     def name(self) -> str:
@@ -112,7 +112,8 @@ class Members:
     def entries(self) -> list[Entry]:
         """The evaluations with their summaries alone, before any item is read."""
         renamed = rename_bases(list(self.stored.values()))
-        return [Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, {}) for stored in renamed]
+        none = np.zeros(0, np.int32)
+        return [Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, none) for stored in renamed]
 
     @cached_property
     def arms(self) -> list[Arm]:
@@ -138,8 +139,8 @@ def _members_of(
     evaluations = [contents.evaluations[key] for key in keys]
     counted, _ = drop_superseded(evaluations, may_be_replaced=lambda stored: is_shown(Path(stored.evaluation.path)))
     sets = {}
-    for (items, scorer), (chosen, _) in one_dtype_each(counted, set()).items():
-        mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")
+    for (items, scorer, tokenizer), (chosen, _) in one_dtype_each(counted, set()).items():
+        mark = f"{items[:12]}.{scorer}.{tokenizer[:6]}" + (f"~{study}" if study is not None else "")
         by_key = {key_of[id(stored)]: stored for stored in chosen}
         sets[mark] = Members(mark, items, scorer, by_key, study, contents.sets.get(items))
     return dict(sorted(sets.items(), key=lambda pair: -len(pair[1].stored)))
@@ -208,7 +209,7 @@ def _passages(group: Group, folder: Path | None) -> Passages:
         evalset = EvalSet.open(folder)
     except CorefError as error:
         return replace(none, fault=(str(error), str(error)))
-    items = {item.id: replace(item, candidates=()) for item in evalset.select()}
+    items = {item.id: item for item in evalset.select()}
     order = {name: number for number, name in enumerate(evalset.documents)}
     numbers = [order[items[item].document] if item in items else -1 for item in group.items.index]
     return Passages(tuple(evalset.documents.values()), items, np.array(numbers, np.int32), folder)

@@ -36,12 +36,12 @@ def _members(ws: Workspace, address: Address) -> Members:
     if len(set(marks)) > 1:
         a, b = (f"{members.name} ({members.items[:8]}, {members.scorer})" for members in (sets[mark] for mark in marks))
         ko = (
-            f"A와 B는 서로 다른 문항이나 채점기로 평가되어 비교할 수 없습니다. A: {a}, B: {b}. 두 모델을 같은 세트로 평가하세요: "
-            "coref-automl evaluate"
+            f"A와 B는 문항, 채점기 또는 토크나이저가 서로 달라 여기에서 비교할 수 없습니다. A: {a}, B: {b}. "
+            "같은 세트로 평가한 뒤 coref-automl compare로 비교하세요."
         )
         en = (
-            f"A and B were evaluated on different items or by different scorers, so they cannot be compared. A: {a}; B: {b}. "
-            "Evaluate both on one set: coref-automl evaluate"
+            f"A and B differ in items, scorer or tokenizer, so they cannot be compared here. A: {a}; B: {b}. "
+            "Evaluate both on one set, and compare two tokenizers by coref-automl compare."
         )
         raise ComparisonError(address.say(ko, en))
     return ws.boards.members(address.get("set") or (marks[0] if marks else ""))

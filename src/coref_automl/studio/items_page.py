@@ -3,9 +3,7 @@ with its whole document and the answers of every model; tags on either."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -13,11 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
-from coref_automl.errors import CorefError, InputError
-from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.readings import FOLDER, Mark, marks_of, summarise
+from coref_automl.errors import InputError
 from coref_automl.records import ClozeItem
 from coref_automl.report.pair import by_who_is_right, in_order, right_items
 from coref_automl.report.rendering import words
@@ -28,7 +23,6 @@ from coref_automl.studio.user_files import MAX_TAG
 from coref_automl.studio.workspace import Shown, Workspace, not_here
 
 Mask = NDArray[np.bool_]
-RULES = ("strict", "lenient", "word")
 _PAGE = 20
 _OTHERS = 60
 """Models besides A and B that an item's page lists."""
@@ -39,7 +33,8 @@ _CONTEXT = {"gap": 150, "antecedent": 70}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The answer of a model to one item, or those of a method's seeds. `hit` is 1 for right, 0 for wrong, -1 for not run."""
+    """The answer of a model to one item, or those of a method's seeds. `hit` is 1 for right, 0 for wrong, -1
+    for not counted."""
 
     name: str
     hit: int
@@ -68,20 +63,10 @@ class ItemQuery:
     study: Study | None
     sides: tuple[Shown, Shown]
     which: str
-    rule: str
     state: dict[str, str]
     label: str
     rows: NDArray[np.int32]
     counts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Readings:
-    """The marks of readers (`evalset read`) by item, the share of fair items, and the command that continues."""
-
-    marks: Mapping[str, tuple[str, ...]]
-    shares: tuple[str, ...]
-    command: str
 
 
 def page(ws: Workspace, address: Address) -> str | Download:
@@ -94,7 +79,7 @@ def page(ws: Workspace, address: Address) -> str | Download:
     number = min(pages, max(1, int(wanted) if wanted.isdecimal() and len(wanted) < 9 else 1))
     rows = query.rows[_PAGE * (number - 1) : _PAGE * number]
     cards = [_card(query, int(row), query.sides, say) for row in rows]
-    choices, more = _choices(query.board, say), {"sets": ws.boards.sets(), "rules": RULES, "number": number, "pages": pages}
+    choices, more = _choices(query.board, say), {"sets": ws.boards.sets(), "number": number, "pages": pages}
     return _render(ws, "items.html.j2", address, query, title=say("문항", "Items"), cards=cards, choices=choices, **more)
 
 
@@ -133,7 +118,7 @@ def _render(ws: Workspace, name: str, address: Address, query: ItemQuery, *, tit
     tags = ws.user_files.item_tags(query.members.tag_key)
     values |= {"tags": tags, "labels": sorted({tag for names in tags.values() for tag in names})}
     values |= {"saved": ws.user_files.tags_file(query.members.tag_key) if address.get("saved") else None}
-    values |= {"readings": _readings(ws, query.board), "fault": address.say(*query.board.passages.fault)}
+    values["fault"] = address.say(*query.board.passages.fault)
     return ws.pages.page(name, address, title=title, query=query, board=query.board, study=query.study, **values)
 
 
@@ -142,34 +127,14 @@ def _query(ws: Workspace, address: Address) -> ItemQuery:
     board = ws.boards.board(members)
     study, sides = ws.pair([address.get("a"), address.get("b")], board, wait=False)
     state = {name: address.get(name) for name in ("task", "source", "distance", "tag")}
-    which, rule, text, label = (address.get(name) for name in ("which", "rule", "q", "label"))
-    rule, text = rule if rule in RULES else RULES[0], text[:_MAX_SEARCH]
+    which, text, label = (address.get(name) for name in ("which", "q", "label"))
+    text = text[:_MAX_SEARCH]
     tags = ws.user_files.item_tags(members.tag_key) if label else {}
     labelled = tuple(sorted(item for item, names in tags.items() if label in names)) if label else None
     keys = [side.key for side in sides]
-    key = ("items", board.mark, board.state, *keys, bool(study), which, rule, *state.values(), text, label, labelled)
-    rows, counts = ws.boards.cached(key, partial(_matching, board, sides, which, rule, state, text, labelled))
-    return ItemQuery(members, board, study, sides, which, rule, state, label, rows, counts)
-
-
-def _readings(ws: Workspace, board: Board) -> Readings | None:
-    folder = board.passages.folder
-    if folder is None or not ws.folders.contains(folder):
-        return None
-    files = {path.name: path.stat().st_mtime_ns for path in sorted((folder / FOLDER).glob("*.jsonl"))}
-    key = ("readings", board.mark, board.state, tuple(files.items()))
-
-    def read() -> Readings:
-        by_reader, marks = dict[str, dict[str, Mark]](), dict[str, tuple[str, ...]]()
-        with suppress(CorefError, OSError):  # the command reports a file that cannot be read
-            by_reader = marks_of(folder)
-        for reader, of_items in by_reader.items():
-            for item, mark in of_items.items():
-                marks[item] = (*marks.get(item, ()), f"{reader}: {mark}")
-        shares = summarise(list(board.passages.items.values()), by_reader)
-        return Readings(marks, tuple(map(str, shares)), f"coref-automl evalset read {shlex.quote(str(folder))} --reader NAME")
-
-    return ws.boards.cached(key, read)
+    key = ("items", board.mark, board.state, *keys, bool(study), which, *state.values(), text, label, labelled)
+    rows, counts = ws.boards.cached(key, partial(_matching, board, sides, which, state, text, labelled))
+    return ItemQuery(members, board, study, sides, which, state, label, rows, counts)
 
 
 def _card(query: ItemQuery, row: int, sides: Sequence[Shown], say: Say, *, whole: bool = False) -> Card:
@@ -182,11 +147,10 @@ def _card(query: ItemQuery, row: int, sides: Sequence[Shown], say: Say, *, whole
         marked = _marked(board.passages.texts[number], item)
         pieces = marked if whole else _cropped(marked)
     distance = f"{say('거리', 'distance')} {int(facts['distance']):,}" if facts["distance"] >= 0 else ""
-    rule = "word" if facts["task"] == "gold" else query.rule
     return Card(
         board.ids[row], board.answers[row],
         tuple(str(fact) for fact in (facts["task"], facts["source"], facts["tag"], distance) if fact),
-        tuple((kind, text) for kind, text in pieces), tuple(_line(board, side, row, rule, say) for side in sides),
+        tuple((kind, text) for kind, text in pieces), tuple(_line(board, side, row, say) for side in sides),
     )  # fmt: skip
 
 
@@ -197,23 +161,19 @@ def _rows(ws: Workspace, query: ItemQuery) -> Iterator[dict[str, Any]]:
     for number in query.rows.tolist():
         row: dict[str, Any] = {"item": board.ids[number], "answer": board.answers[number]}
         row |= {name: facts[name][number].item() for name in ("task", "source", "tag", "distance")}
-        judged = "word" if row["task"] == "gold" else query.rule
         for letter, side in zip("ab", query.sides, strict=True):
             row[f"{letter} model"] = side.name
-            for rule in RULES:
-                ranks = [rank for entry in side.entries if (rank := int(entry.ranks[rule][number])) != NOT_RUN]
-                if rule == judged:
-                    row[f"{letter} right"] = {1: "right", 0: "wrong"}.get(int(right_items(side.entries, rule, number)), "")
-                row |= {f"{letter} {rule} rank": ranks[0] if len(ranks) == 1 else " ".join(map(str, ranks))} if ranks else {}
+            ranks = [int(entry.ranks[number]) for entry in side.entries]
+            row[f"{letter} right"] = {1: "right", 0: "wrong"}.get(int(right_items(side.entries, number)), "")
+            row[f"{letter} rank"] = ranks[0] if len(ranks) == 1 else " ".join(map(str, ranks))
             row[f"{letter} answers"] = " ".join(_answers(board, side, number))
         yield {**row, "tags": ", ".join(tags.get(board.ids[number], ()))}
 
 
 def _matching(
-    board: Board, sides: Sequence[Shown], which: str, rule: str, state: Mapping[str, str], text: str, ids: Sequence[str] | None
+    board: Board, sides: Sequence[Shown], which: str, state: Mapping[str, str], text: str, ids: Sequence[str] | None
 ) -> tuple[NDArray[np.int32], dict[str, int]]:
     """Return the rows that match, and how many do by who is right."""
-    facts = board.group.items.facts
     columns, matches = _columns(board), np.ones(len(board.ids), np.bool_)
     for name, value in state.items():
         if value:
@@ -225,8 +185,7 @@ def _matching(
         matches &= labelled
     if text:
         matches &= board.passages.containing(text) | np.array([text in answer for answer in board.answers])
-    gold = facts["task"] == "gold"  # which is ranked among candidates alone
-    a, b = (np.where(gold, right_items(side.entries, "word"), right_items(side.entries, rule)) for side in sides)
+    a, b = (right_items(side.entries) for side in sides)
     filters = {name: matches & mask for name, mask in by_who_is_right(a, b).items()} | {"": matches}
     counts = {name: int(mask.sum()) for name, mask in filters.items()}
     return np.flatnonzero(filters.get(which, matches)).astype(np.int32), counts
@@ -267,15 +226,15 @@ def _answers(board: Board, side: Shown, row: int) -> list[str]:
     return [board.vocabulary[number] for number in numbers if number >= 0]
 
 
-def _line(board: Board, side: Shown, row: int, rule: str, say: Say) -> Line:
+def _line(board: Board, side: Shown, row: int, say: Say) -> Line:
     ui, entries = words(say), side.entries
-    right = [int(entry.ranks[rule][row]) == 1 for entry in entries if entry.ranks[rule][row] != NOT_RUN]
-    ranks = (_ranks(entries, name, row, ui[word]) for name, word in (("strict", "rank"), ("word", "word_rank")))
-    rank = " · ".join(filter(None, ranks))
-    rank = rank or (ui["no_rank"] if right else "")
+    ranks = [int(entry.ranks[row]) for entry in entries]
+    listed = " / ".join(f"{rank:,}" if rank else "–" for rank in ranks)
+    rank = f"{ui['rank']} {listed}" if any(ranks) else ui["not_counted"]
     if len(entries) > 1:
-        rank += say(f" · 시드 {len(entries)}개 중 {sum(right)}개 맞음", f" · {sum(right)} of {len(entries)} seeds right")
-    return Line(side.name, int(right_items(entries, rule, row)), tuple(_answers(board, side, row)), rank, side.color)
+        right = ranks.count(1)
+        rank += say(f" · 시드 {len(entries)}개 중 {right}개 맞음", f" · {right} of {len(entries)} seeds right")
+    return Line(side.name, int(right_items(entries, row)), tuple(_answers(board, side, row)), rank, side.color)
 
 
 def _cropped(pieces: list[list[str]]) -> list[list[str]]:
@@ -288,10 +247,3 @@ def _cropped(pieces: list[list[str]]) -> list[list[str]]:
         else:
             cropped += [["text", text[:before]], ["cut", " … "], ["text", text[len(text) - after :]]]
     return [piece for piece in cropped if piece[1]]
-
-
-def _ranks(entries: Sequence[Entry], rule: str, row: int, word: str) -> str:
-    """The rank under one rule, or one rank per seed; a dash if the answer has none."""
-    ranks = [int(entry.ranks[rule][row]) for entry in entries]
-    text = " / ".join(f"{rank:,}" if rank > 0 else "–" for rank in ranks)
-    return f"{word} {text}" if any(rank > 0 for rank in ranks) else ""

@@ -15,6 +15,7 @@ from typing import Any
 
 from coref_automl.comparison.claims import BASE, Claim
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Side, Study
 from coref_automl.errors import CorefError
@@ -28,7 +29,7 @@ from coref_automl.studio.folders import in_words
 from coref_automl.studio.pages import AS, Address, Download
 from coref_automl.studio.workspace import METHOD, Pending, Workspace
 
-DEFAULT_METRICS = (PRIMARY, "real_far1_strict", "lambada_top1_strict")
+DEFAULT_METRICS = (PRIMARY, *TASKS.values())
 """Shown while the study is being computed."""
 _MAX_ROWS = 200
 _FACTS = ("name", "seeds", "length", "tokens", "date")
@@ -114,13 +115,8 @@ def meaning(name: str, say: Say) -> str:
     metric = METRICS[name]
     if metric.parts:
         return " + ".join(f"{weight:g} {METRICS[part].label}" for part, weight in metric.parts)
-    rule = {
-        "strict": say("정답과 같음", "equal to the answer"),
-        "lenient": say("같거나 한쪽이 다른 쪽을 포함", "equal, or one contains the other"),
-        "word": say("후보 단어 가운데", "among candidate words"),
-    }[metric.rule]
-    share = f"share of {metric.task} items with a right answer in the first {metric.at} ({rule})"
-    return say(f"{metric.task} 문항 중 상위 {metric.at}개 안에 정답이 있는 비율 ({rule})", share)
+    share = f"share of {metric.task} items with the answer among the first {metric.at}"
+    return say(f"{metric.task} 문항 중 상위 {metric.at}개 안에 정답이 있는 비율", share)
 
 
 def _judged_rows(ws: Workspace, board: Board, study: Study, wanted: Sequence[str], reference: str, say: Say) -> Rows:

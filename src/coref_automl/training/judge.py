@@ -74,7 +74,8 @@ class Judge:
 
     def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, group: ProcessGroup) -> None:
         self._recipe, self._run, self._progress, self._accelerator, self._group = recipe, run, progress, accelerator, group
-        self._reported = reported_values(run, recipe.metric)
+        self._metric = str(recipe.metric)
+        self._reported = reported_values(run, self._metric)
 
     def after_checkpoint(self) -> str | None:
         """Score the checkpoints without a score; return a reason to stop, or None."""
@@ -131,7 +132,7 @@ class Judge:
         curve = group_of(stored, newest.fingerprints["items"], newest.scorer)
         existing = {full_name(str(path)) for path in checkpoints_of(self._run)}
         present = replace(curve, entries=tuple(e for e in curve.entries if full_name(e.evaluation.path) in existing))
-        metric, _ = choose_metric(present, self._recipe.metric)
+        metric = choose_metric(present, self._metric)
         margin, seed = checked_margin(self._recipe.margin), self._recipe.seed
         choice = choose(present, metric, seed=seed)
         advice = next_time_of(present, metric, choice.arm(choice.chosen), choice.chosen, margin=margin, seed=seed)
@@ -146,7 +147,7 @@ class Judge:
 
         The newest is reported again if its value has changed; others only after the last reported one, as events keep the order.
         """
-        metric, newest = self._recipe.metric, evaluations[-1]
+        metric, newest = self._metric, evaluations[-1]
         last = max(map(natural_order, self._reported), default=[])
 
         def is_unreported(evaluation: Evaluation) -> bool:
@@ -158,7 +159,7 @@ class Judge:
 
     def _report(self, evaluation: Evaluation) -> None:
         """Write an event with the checkpoint's own progress: by now the run may be further."""
-        metric, path = self._recipe.metric, Path(evaluation.path)
+        metric, path = self._metric, Path(evaluation.path)
         value, clock = evaluation.estimates[metric], read_clock(path)
         progress = {"progress": clock["progress"]} if "progress" in clock else {}
         self._progress.event("evaluation", checkpoint=path.name, metric=metric, text=str(value), **progress, **value.to_json())
@@ -168,13 +169,13 @@ class Judge:
 
 def score_average(recipe: TrainRecipe, checkpoint: Path, device: str) -> float:
     (evaluation,) = evaluate([checkpoint], _evaluate_recipe(recipe, torch.device(device)))
-    return evaluation.estimates[recipe.metric].value
+    return evaluation.estimates[str(recipe.metric)].value
 
 
 def _evaluate_recipe(recipe: TrainRecipe, device: torch.device) -> EvaluateRecipe:
     """Settings with which a run scores its checkpoints: on its own device, not on every device of the machine."""
     name = "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
-    return EvaluateRecipe((Path(str(recipe.eval_set)),), device=name, words=recipe.eval_words, base=False, seed=recipe.seed)
+    return EvaluateRecipe((Path(str(recipe.eval_set)),), device=name, base=False, seed=recipe.seed)
 
 
 def reported_values(run: Path, metric: str) -> dict[str, float]:

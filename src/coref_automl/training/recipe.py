@@ -18,7 +18,6 @@ from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
 Rates = Literal["length", "drawn", "falling"]
 Dtype = Literal["auto", "float32", "bfloat16"]
-Words = Literal["all", "gold", "sample", "none"]
 BY = "Default depends on sequence length."
 DEFAULT_EPOCHS = 5.0
 _RATIO = 0.5
@@ -76,8 +75,9 @@ class TrainRecipe:
     average: Annotated[int | None, Setting("Average this many last checkpoints into OUT/average.", 2, free=True)] = None
     keep_states: Annotated[bool, Setting("Keep every checkpoint resumable; three times the disk space.", free=True)] = False
     eval_set: Annotated[str | None, Setting("Evaluation set to score every checkpoint on.", free=True)] = None
-    eval_words: Annotated[Words, Setting("Word candidates at checkpoints: all, gold, sample or none.", free=True)] = "all"
-    metric: Annotated[str, Setting("Metric that chooses the best checkpoint.", free=True)] = "real1_strict"
+    metric: Annotated[
+        str | None, Setting("Metric that chooses the best checkpoint. Default: Noun@1, or the first that the set has.", free=True)
+    ] = None
     margin: Annotated[float, Setting("Difference that does not matter, in points.", free=True)] = 2.0
     stop_when_flat: Annotated[bool, Setting("Stop when further training no longer improves the select half.")] = False
     log_every: Annotated[int, Setting("Steps between log entries.", 1, free=True)] = 10

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from transformers import AutoConfig
 
+from coref_automl.comparison.power import check_tasks, usual_metric
 from coref_automl.config import choose, parse_weights
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.metrics import metric_named
 from coref_automl.machine import default_batch_tokens, pick_first_gpu, usable_cores
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
@@ -121,8 +122,11 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     _check_tokenizer(recipe, tokenizer_id)
     _check_mentions(recipe, dataset)
     if recipe.eval_set is not None:
-        choose(recipe.metric, METRICS, "metric")
-        EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # fails now rather than after half an epoch
+        evalset = EvalSet.open(Path(recipe.eval_set))
+        metric = metric_named(recipe.metric or usual_metric(evalset)).name
+        recipe = replace(recipe, metric=metric)
+        check_tasks(evalset, metric)  # fails now rather than after half an epoch
+        evalset.noun_table(tokenizer)
     recipe, filled = settle(recipe, dataset.seq_len)
     own_dropout = {} if recipe.shape else dropout_of(AutoConfig.from_pretrained(folder_of(recipe.model)).to_dict())
     recipe, dropped = _without_dropout(recipe, max(own_dropout.values(), default=0.0))

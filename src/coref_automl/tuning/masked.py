@@ -18,7 +18,6 @@ from coref_automl.corpus.prepare import prepare_texts
 from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import AVERAGE, is_done, natural_order
@@ -129,7 +128,7 @@ class MaskedProblem(Problem):
             budget["epochs"] = 1.0
         decided = {
             "out": "", "seed": seed, "device": device_seen(self.recipe.device), "checkpoints": REPORTS, "metric": self.score.main,
-            "eval_set": str(self.halves["select"].folder), "eval_words": "all" if self.score.words else "none",
+            "eval_set": str(self.halves["select"].folder),
         }  # fmt: skip
         return from_mapping(TrainRecipe, {**values, **budget, **decided}, "settings")
 
@@ -152,7 +151,7 @@ class MaskedProblem(Problem):
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
         recipe = self.training(params, self.recipe.seed)
         eval_set, checkpoints = self.recipe.eval_set or str(bundled_eval_set()), recipe.checkpoints if recipe.average else None
-        return replace(recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto")
+        return replace(recipe, out=str(out), eval_set=eval_set, checkpoints=checkpoints, device="auto")
 
     def weights(self, job: Job) -> Path:
         checkpoints = checkpoints_of(_judged_folder(job))
@@ -214,22 +213,22 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     """Check everything that a trial will need, prepare texts if the recipe has some, and settle the space."""
     _check_recipe(recipe)
     scratch = recipe.models[0].startswith(NEW)  # all or none
-    score, checks = score_of(recipe), open_checks(recipe, out)
+    original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
+    score, checks = score_of(recipe, original), open_checks(recipe, out)
     for model in recipe.models if not scratch else ():  # refuses one without a mask head before texts are prepared for it
         load_masked_lm(model, new_head=recipe.settings.get("new_head"))
     own = () if scratch or recipe.settings.get("tokenizer") else recipe.models
     if len({tokenizer_fingerprint(load_tokenizer(model)) for model in own}) > 1:
         raise RecipeError(f"{' and '.join(own)} have different tokenizers; tune each in a study of its own.")
-    original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
     halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
-    prepare_vocabularies(recipe, original, halves, progress)
+    prepare_vocabularies(recipe, halves)
 
     datasets = open_datasets(recipe, original, out, progress)
     space = settle_space(recipe, datasets, scratch=scratch)
     fingerprints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
     fingerprints |= {f"model {model}": model if scratch else weights_fingerprint(model) for model in recipe.models}
     fingerprints |= {"eval_set": halves["select"].fingerprint, "models": models_bytes(recipe), "scorer": SCORER}
-    metric = recipe.score or recipe.metric or PRIMARY
+    metric = recipe.score or score.main
     problem = MaskedProblem(
         recipe=recipe, out=out, metric=metric, label=score.label, space=space, shape=shape_of(recipe.models[0]),
         datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks,
@@ -327,13 +326,11 @@ def train_masked(job: Job) -> None:
         return  # finished and scored by an earlier call, which deleted its weights
     recipe = from_mapping(TrainRecipe, settings, "trial")
     result = train(recipe, progress=Progress())
-    reported = list(reported_values(run, recipe.metric))
+    reported = list(reported_values(run, str(recipe.metric)))
     if result.checkpoints and reported[-1:] != [result.checkpoints[-1].name]:
         raise EvaluationError(f"The last checkpoint of {run} could not be scored; its log says why.")
     if confirm is not None:
-        judging = EvaluateRecipe(
-            eval_sets=(Path(confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
-        )
+        judging = EvaluateRecipe(eval_sets=(Path(confirm),), device=recipe.device, base=False, seed=recipe.seed)
         evaluate([result.average or result.checkpoints[-1]], judging)
 
 

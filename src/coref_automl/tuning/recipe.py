@@ -20,7 +20,7 @@ _DECIDED: dict[TuneTask, dict[str, str]] = {
     "mlm": {
         "model": "models", "dataset": "datasets", "out": "out", "epochs": "epochs", "max_tokens": "max_tokens",
         "max_minutes": "max_minutes", "seed": "seed", "device": "device", "eval_set": "eval_set", "metric": "metric",
-        "checkpoints": "", "eval_words": "",
+        "checkpoints": "",
     },
     "re": {
         "model": "models", "train": "train", "dev": "dev", "out": "out", "epochs": "epochs", "seeds": "seeds",
@@ -59,12 +59,14 @@ class TuneRecipe:
     texts: TuneTexts | None = None
     eval_set: Annotated[str | None, Setting("Evaluation set. Default: the bundled one.")] = None
     eval_items: Annotated[int | None, Setting("Maximum number of items per task in each half.", above=0)] = None
-    metric: Annotated[str | None, Setting("Metric to maximise. Default real1_strict; micro_f1 for re.")] = None
-    score: Annotated[str | None, Setting("Weighted metrics for --metric, such as real1_strict=.5,lambada_top1_strict=.5.")] = None
+    metric: Annotated[
+        str | None, Setting("Metric to maximise. Default: Noun@1, or the first that the set has; micro_f1 for re.")
+    ] = None
+    score: Annotated[str | None, Setting("Weighted metrics for --metric, such as noun1=.5,lambada_top1=.5.")] = None
     guards: Annotated[
         tuple[str, ...],
         Setting(
-            "Least difference of a metric from the reference, in points, such as 'real_far1_strict>=-0.5'; repeatable.",
+            "Least difference of a metric from the reference, in points, such as 'real_far1>=-0.5'; repeatable.",
             flags=("--guard",),
         ),
     ] = ()

@@ -7,7 +7,7 @@ Guards name cloze metrics, or outcomes of outside checks, which are fine-tuned f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +19,18 @@ from numpy.typing import NDArray
 from coref_automl.comparison.carry_over import judge_starts, start_of
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData
-from coref_automl.comparison.power import Evidence, sizes_of
+from coref_automl.comparison.power import Evidence, sizes_of, usual_metric
 from coref_automl.config import choose, from_mapping, parse_weights
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet, half_set
-from coref_automl.evaluation.metrics import METRICS, PRIMARY, WORD, hits, strict_has_room
+from coref_automl.evaluation.metrics import METRICS, Metric, hits, metric_named, tasks_of
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.models.load import load_tokenizer
-from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.planning import Paired, detectable_difference, plans_for
-from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.statistics.resampling import Floats, Part, joined
 from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe
 
@@ -63,19 +61,16 @@ class Score:
         return max(self.parts, key=lambda part: part[1])[0]
 
     @property
-    def words(self) -> bool:
-        """Does any part rank candidates word by word?"""
-        return any(METRICS[name].rule == "word" for name in self._names)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return (*(name for name, _ in self.parts), *(guard.metric for guard in self.guards))
-
-    @property
     def tasks(self) -> tuple[Task, ...]:
         """The tasks that score and guards need, in the usual order."""
-        needed = {METRICS[name].task for name in self._names}
-        return tuple(task for task in TASKS if task in needed)
+        names = (*(name for name, _ in self.parts), *(guard.metric for guard in self.guards))
+        return tuple(task for task in TASKS if any(task in tasks_of(name) for name in names))
+
+    def _single(self) -> Iterator[tuple[Metric, float]]:
+        """The metrics without parts that make up the score, with their weights."""
+        for name, weight in self.parts:
+            for part, share in METRICS[name].parts or ((name, 1.0),):
+                yield METRICS[part], weight * share
 
     def value(self, scores: Sequence[ItemScore]) -> float:
         return float(sum(np.mean(values) for values, _ in self._terms(scores)))
@@ -83,10 +78,8 @@ class Score:
     def mrr(self, scores: Sequence[ItemScore]) -> float:
         """The mean reciprocal rank, weighted as the score is."""
         total = 0.0
-        for name, weight in self.parts:
-            metric = METRICS[name]
-            ranks = [rank for item in scores if item.task == metric.task and (rank := metric.rank(item)) is not None]
-            total += weight * float(np.mean([1 / rank if rank else 0.0 for rank in ranks]))
+        for metric, weight in self._single():
+            total += weight * float(np.mean([1 / item.rank for item in scores if item.task == metric.task and item.rank]))
         return total
 
     def paired(self, ours: RunScores, theirs: RunScores) -> Paired:
@@ -103,29 +96,34 @@ class Score:
         differences = {}
         for guard in self.guards:
             alone = Score(((guard.metric, 1.0),), guard.metric)
-            sides = [np.mean([alone._terms(scores)[0][0] for scores in runs], axis=0) for runs in (ours, theirs)]
-            clusters = alone._terms(ours[0])[0][1]
-            (differences[guard.metric],) = difference_intervals([Part(sides[0] - sides[1], clusters)], seed=0)
+            sides = [[alone._terms(scores) for scores in runs] for runs in (ours, theirs)]
+            parts = []
+            for number, (_, clusters) in enumerate(sides[0][0]):
+                first, second = (np.mean([run[number][0] for run in side], axis=0) for side in sides)
+                parts.append(Part(first - second, clusters))
+            (differences[guard.metric],) = difference_intervals(parts, seed=0)
         return differences
 
     def _terms(self, scores: Sequence[ItemScore]) -> list[tuple[Floats, Clusters]]:
-        """Return weighted hits and clusters, one pair of arrays per task, items in the order of their ids."""
+        """Return weighted hits and clusters, one pair of arrays per task, or one for tasks that share
+        documents; items in the order of their ids."""
         ordered = sorted(scores, key=lambda item: item.item)
         by_task: dict[Task | None, tuple[Floats, Clusters]] = {}
-        for name, weight in self.parts:
-            _, hit, clusters = hits(ordered, name)
-            others = by_task.get(METRICS[name].task)
-            by_task[METRICS[name].task] = weight * hit.astype(np.float64) + (others[0] if others else 0.0), clusters
-        return list(by_task.values())
+        for metric, weight in self._single():
+            _, hit, clusters = hits(ordered, metric.name)
+            others = by_task.get(metric.task)
+            by_task[metric.task] = weight * hit.astype(np.float64) + (others[0] if others else 0.0), clusters
+        parts = joined([Part(values, clusters) for values, clusters in by_task.values()])
+        return [(np.asarray(part.values), np.asarray(part.clusters)) for part in parts]
 
 
-def score_of(recipe: TuneRecipe) -> Score:
-    """Return the score of a recipe: --score, --metric, or strict Real@1."""
+def score_of(recipe: TuneRecipe, evalset: EvalSet) -> Score:
+    """Return the score of a recipe: --score, --metric, or the metric that leads on the set."""
     guards = tuple(guard for guard in map(guard_of, recipe.guards) if guard.metric in METRICS)
     if recipe.score is None:
-        metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
-        return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
-    parts = [(_single_metric(name), weight) for name, weight in parse_weights(recipe.score, "--score").items()]
+        metric = metric_named(recipe.metric or usual_metric(evalset))
+        return Score(((metric.name, 1.0),), metric.label, guards)
+    parts = [(metric_named(name).name, weight) for name, weight in parse_weights(recipe.score, "--score").items()]
     if any(weight <= 0 for _, weight in parts) or abs(sum(weight for _, weight in parts) - 1) > 1e-6:
         raise RecipeError(f"The weights of --score {recipe.score} should be above 0 and sum to 1.")
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
@@ -134,13 +132,13 @@ def score_of(recipe: TuneRecipe) -> Score:
 def guard_of(text: str) -> MetricGuard:
     name, sign, least = (part.strip() for part in text.partition(">="))
     if not sign:
-        raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1_strict>=-0.5.")
+        raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1>=-0.5.")
     value = math.nan
     with suppress(ValueError):
         value = float(least) / 100
     if not math.isfinite(value):
         raise RecipeError(f"--guard {text} has no number behind >=.")
-    return MetricGuard(name if name in _checks_by_outcome() else _single_metric(name), value)
+    return MetricGuard(name if name in _checks_by_outcome() else metric_named(name).name, value)
 
 
 def is_met(guard: str, differences: Mapping[str, Estimate]) -> bool:
@@ -182,12 +180,6 @@ def outside_difference(question: QuestionId, pairs: Sequence[tuple[Job, Job]], s
     return judged.claim.difference if judged else None
 
 
-def _single_metric(name: str) -> str:
-    if choose(name, METRICS, "metric").parts:
-        raise RecipeError(f"{name} is a composite itself; name its parts.")
-    return name
-
-
 _USUAL_GAIN = 0.01
 """Gain of a good search where there is something to gain."""
 
@@ -211,16 +203,9 @@ def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int 
     return {half: half_set(evalset, out / half, half, tasks, limit) for half in get_args(Half)}
 
 
-def prepare_vocabularies(recipe: TuneRecipe, original: EvalSet, halves: Mapping[Half, EvalSet], progress: Progress) -> None:
-    """Make a noun table per tokenizer and half, and note a tokenizer that leaves the default metric no room."""
+def prepare_vocabularies(recipe: TuneRecipe, halves: Mapping[Half, EvalSet]) -> None:
+    """Make a noun table per tokenizer and half."""
     for model in recipe.models:
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
-        share = reachable(tokenizer, original.items.get("real", ()))
-        if recipe.score is None and recipe.metric is None and not strict_has_room(share):
-            few = f"{100 * share:.1f}%"
-            progress.note(
-                f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
-                f"Only {few} of the answers are one vocabulary entry: strict Real@1 has no room; pass --metric {WORD}.",
-            )
         for half in halves.values():
             half.noun_table(tokenizer)

@@ -53,9 +53,7 @@ def far_items(doc: ParsedDocument, choices: Choices) -> Found:
         over = max(0, len(chosen) - PER_BUCKET)
         found.drops[f"over {PER_BUCKET} nouns of its document in one bucket"] += over
         for form in chosen[:PER_BUCKET]:
-            mention, nearest_span = min(
-                by_noun[form], key=lambda gap: draw_lot(choices.seed, doc.identity, gap[0].start)
-            )
+            mention, nearest_span = min(by_noun[form], key=lambda gap: draw_lot(choices.seed, doc.identity, gap[0].start))
             found.items.append(doc.item("real-far", mention.span, nearest_span))
     return Found(sorted(found.items, key=lambda item: item.start), +found.drops)
 

@@ -16,11 +16,12 @@ from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.comparison.study_data import MARGIN
-from coref_automl.config import choose
+from coref_automl.comparison.vocabularies import vocabulary_pairs
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.metrics import metric_named
 from coref_automl.folders import EVENTS, is_done, is_there
 from coref_automl.report.page import note
+from coref_automl.report.wording import pair_lines
 from coref_automl.say import Say
 
 
@@ -54,6 +55,7 @@ def read_subject(
         *results.notes_on(chosen),
         *others_than(chosen, groups),
         *_still_training(chosen, say),
+        *(line for pair in vocabulary_pairs(chosen, seed=seed) for line in pair_lines(pair, say)),
         *study.notes,
         *([note("dropped items", say, dropped=study.dropped)] if study.dropped else ()),
     ]
@@ -80,7 +82,6 @@ def parse_target(text: str) -> dict[str, float]:
     targets: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, value = part.partition("=")
-        choose(name.strip(), METRICS, "metric")
         try:
             number = float(value)
         except ValueError:
@@ -88,5 +89,5 @@ def parse_target(text: str) -> dict[str, float]:
         number = number / 100 if number > 1 else number
         if not 0 < number <= 1:
             raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
-        targets[name.strip()] = number
+        targets[metric_named(name.strip()).name] = number
     return targets

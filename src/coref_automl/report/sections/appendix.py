@@ -15,18 +15,14 @@ from coref_automl.records import Comparison
 from coref_automl.report.page import Cell, Points, Section, Table, Text, estimate_cells, note, notes, points, row, tokens
 from coref_automl.report.sections import Subject, epoch_text
 from coref_automl.report.sections.questions import claim_cell, claims_table
-from coref_automl.report.terminal import baseline_name
+from coref_automl.report.terminal import baseline_name, counted_text
 from coref_automl.report.wording import which_documents
 from coref_automl.say import Say
 
-_SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
+_SHOWN = ("noun1", "real1", "new1", "real_far1", "lambada_top1")
 _UNRECORDED = ("학습 토큰 기록 없음", "tokens not recorded")
 Grade = tuple[str, str]
 """A letter, and its reason: a number or words."""
-_METRICS = (
-    "real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict",
-    "real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word",
-)  # fmt: skip
 _MOST_BARS = 40
 """Longer tables have no bars, to keep the page light."""
 
@@ -36,7 +32,7 @@ def methods(subject: Subject) -> Section | None:
     arms, say = subject.arms, subject.say
     if not arms:
         return None
-    metrics = [name for name in dict.fromkeys((subject.metric, *_SHOWN)) if _comparable(subject, name)]
+    metrics = subject.metrics(list(dict.fromkeys((subject.metric, *_SHOWN))))
     bases = list(dict.fromkeys(base for arm in arms if (base := subject.own_base(arm.ends[0])) is not None))
     sides = [*([base] for base in bases), *(arm.ends for arm in arms)]
     columns = [estimate_cells(means(subject.group, sides, metric, seed=subject.seed)) for metric in metrics]
@@ -61,12 +57,6 @@ def methods(subject: Subject) -> Section | None:
     table = Table(head, tuple(lines), frozenset(range(1, len(head))), shows="all")
     blocks = (table, Text(note("methods", say), "quiet"))
     return Section("arms", say("방법과 길이를 나란히", "Methods side by side"), blocks, say("나란히", "side by side"))
-
-
-def _comparable(subject: Subject, metric: str) -> bool:
-    if subject.group.tokenizers > 1 and METRICS[metric].rule != "word":
-        return False
-    return any(metric in entry.evaluation.estimates for entry in subject.entries)
 
 
 def rating(subject: Subject) -> Section | None:
@@ -177,15 +167,11 @@ def _grade(value: float, a: float, b: float) -> str:
 def checkpoints(subject: Subject) -> Section:
     """Every checkpoint against its reference; then all metrics with epoch and tokens, baselines below."""
     say = subject.say
-    names = subject.metrics(_METRICS)
-    lead = list(dict.fromkeys([subject.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
     claims = [replace(claim, b=subject.judged[entry].reference) for entry, claim in subject.checkpoint_claims().items()]
     tables = [claims_table(claims, say)] if claims else []
-    rest = [name for name in names if name not in lead]
-    tables.append(_table(subject, say("주요 수치", "main numbers"), lead))
-    tables += [_table(subject, say("그 밖의 수치", "other numbers"), rest)] if rest else []
-    ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in subject.entries}))
-    values = Text(note("values", say, ceiling=ceiling), "quiet")
+    tables.append(_table(subject, say("수치", "numbers"), subject.metrics(list(METRICS))))
+    counted = ", ".join(dict.fromkeys(counted_text(entry.evaluation, say) for entry in subject.entries))
+    values = Text(note("values", say, counted=counted), "quiet")
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), (*tables, values))
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.judging import Estimand, judge_pair, means
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import Entry, verdict_half
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
@@ -19,8 +20,8 @@ from coref_automl.say import Say
 
 _MOST_LINES = 4
 """More lines in one chart would cover each other."""
-_TASKS = ("base", "method", "far", "lambada")
-_CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
+_TASKS = ("base", "method", *TASKS)
+_CURVES = ("noun1", "real1", "new1", "real5", "lambada_top1")
 
 
 class Chart(NamedTuple):

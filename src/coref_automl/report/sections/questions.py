@@ -8,7 +8,7 @@ from coref_automl.comparison.carry_over import not_compared
 from coref_automl.comparison.claims import Answer, Claim, Question, QuestionId
 from coref_automl.comparison.judging import means
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.questions import by_distance, metric_of
+from coref_automl.comparison.questions import TASKS, by_distance
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.answer_wording import answer_line, badge
@@ -73,7 +73,7 @@ def _tests(claims: Sequence[Claim], say: Say) -> str:
 
 def _by_distance(subject: Subject) -> list[Block]:
     """Accuracy of every method by distance to the other mention: means over seeds, all items."""
-    say, group, metric = subject.say, subject.group, metric_of(subject.group, "far")
+    say, group, metric = subject.say, subject.group, TASKS["far"]
     sides, distances = [arm.ends for arm in subject.arms], by_distance(group, metric)
     columns = {name: means(group, sides, metric, seed=subject.seed, mask=mask) for name, mask in distances.items()}
     caption = say(f"거리별 {METRICS[metric].label} (%)", f"{METRICS[metric].label} by distance (%)")
