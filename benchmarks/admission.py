@@ -7,19 +7,20 @@
     python benchmarks/admission.py table --out admission
 
 Contenders are models whose order is known, or known to be none: `mlm` by tokens and by whole words, `nouns` (nothing left to
-copy), `entity`, `copy+link`; the base with noise in its matrices, with less attention, and after a rate that ruins. Each is a
-process of its own, `jobs` side by side: it trains or damages, scores every item, scores it again with the other mentions of the
-answer hidden, and leaves arrays. `admission_table` has the thresholds and turns the arrays into verdicts.
+copy), `entity`, `copy+link`; the base with noise in its matrices, with less attention, and after a rate that ruins. Each scores
+every item, the base also with the other mentions of the answer hidden. `admission_table` has the thresholds and turns what they
+leave into verdicts.
 """
 
 from __future__ import annotations
 
 import argparse
+import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,10 @@ from coref_automl.evaluation.windows import WINDOW
 from coref_automl.models.load import load_masked_lm
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.records import ClozeItem
+from coref_automl.store import atomic_write
+from coref_automl.training.folder import checkpoints_of
+
+READY = "ready.pickle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,6 @@ class Contender:
 
 
 def contenders(recipe: Admission) -> list[Contender]:
-    """The models: the base, which all verdicts need, then those that take longest."""
     trained = [
         Contender(method, seed, {"objective": method, **recipe.train, **settings})
         for seed in range(recipe.seeds)
@@ -95,27 +99,41 @@ def contenders(recipe: Admission) -> list[Contender]:
         Contender(admission_table.noise_group(share), draw, noise=share) for share in recipe.noise for draw in range(recipe.draws)
     ]
     cut = [Contender(admission_table.attention_group(tokens), attention=tokens) for tokens in recipe.attention]
-    return [Contender(admission_table.BASE), *trained, *noise, *cut]
+    return [*trained, Contender(admission_table.BASE), *cut, *noise]
 
 
-class BonusScorer(Scorer):
-    """The scorer, with hits under each copy bonus for every task that ranks entries."""
+class ReadyScorer(Scorer):
+    """The scorer, on items that another process has prepared, with hits under each copy bonus for every task of entries."""
 
     bonus_tasks = tuple(TASKS)
+    ready: Mapping[str, ScoringItem]
+
+    def prepare(self, item: ClozeItem, *_: Any) -> ScoringItem:
+        return self.ready[item.id]
 
 
-class WithoutMentions(Scorer):
-    """The scorer, with every other occurrence of the answer's pieces in the window replaced by masks.
+class WithoutMentions(ReadyScorer):
+    """The same, with every other occurrence of the answer's pieces in the window replaced by masks.
 
     The window, the gap and the competitors stay. Both forms of the answer are hidden: at the start of a word and inside one.
     """
 
-    def prepare(self, item: ClozeItem, *arguments: Any) -> ScoringItem:
-        prepared = super().prepare(item, *arguments)
+    def prepare(self, item: ClozeItem, *_: Any) -> ScoringItem:
+        prepared = super().prepare(item)
         window = prepared.window
         forms = {tuple(word_ids(self._tokenizer, item.answer, initial=initial)) for initial in (True, False)}
         hide = partial(masked, forms=forms | {window.pieces}, mask_id=self.mask_id)
         return replace(prepared, window=replace(window, before=hide(window.before), after=hide(window.after)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyWindows:
+    """Stands for the scorer's window maker: nothing is left to cut."""
+
+    mask_id: int
+
+    def prepare(self, _: Any) -> None:
+        pass
 
 
 def masked(ids: NDArray[np.int32], forms: set[tuple[int, ...]], mask_id: int) -> NDArray[np.int32]:
@@ -161,16 +179,20 @@ def _band(reach: int, _: Any, arguments: tuple[Any, ...], options: dict[str, Any
     return arguments, {**options, "attention_mask": allowed}
 
 
-def run_one(recipe: Admission, contender: Contender, out: Path) -> None:
-    """Train or damage a contender, score it, and write its arrays."""
-    path = recipe.model
-    if contender.train is not None:
-        from coref_automl.training.recipe import TrainRecipe
-        from coref_automl.training.run import train
+def train_one(recipe: Admission, contender: Contender, out: Path) -> None:
+    from coref_automl.training.recipe import TrainRecipe
+    from coref_automl.training.run import train
 
-        settings: dict[str, Any] = {"model": recipe.model, "dataset": recipe.dataset, "out": str(out / "runs" / contender.name)}
-        settings |= {"seed": contender.number, "device": recipe.device, "checkpoints": 1, **contender.train}
-        path = str(train(from_mapping(TrainRecipe, settings, contender.name)).checkpoints[-1])
+    settings: dict[str, Any] = {"model": recipe.model, "dataset": recipe.dataset, "out": str(out / "runs" / contender.name)}
+    settings |= {"seed": contender.number, "device": recipe.device, "checkpoints": 1, **(contender.train or {})}
+    train(from_mapping(TrainRecipe, settings, contender.name))
+
+
+def score_one(recipe: Admission, contender: Contender, out: Path) -> None:
+    """Load or damage a contender, score it, and write its arrays; the base also without mentions."""
+    path = recipe.model if contender.train is None else str(checkpoints_of(out / "runs" / contender.name)[-1])
+    with (out / READY).open("rb") as handle:
+        ready: dict[str, ScoringItem] = pickle.load(handle)
     evalset = opened(recipe)
     items = chosen_items(evalset, recipe)
     device, dtype = pick(recipe.device)
@@ -180,15 +202,33 @@ def run_one(recipe: Admission, contender: Contender, out: Path) -> None:
     if contender.attention is not None:
         cut_attention(loaded.model, contender.attention)
     arrays: dict[str, Any] = {"group": contender.group, "number": contender.number}
-    for name, kind in (("rank", BonusScorer), ("hidden", WithoutMentions)):
+    kinds: dict[str, type[ReadyScorer]] = {"rank": ReadyScorer}
+    if contender.group == admission_table.BASE:
+        kinds["hidden"] = WithoutMentions
+    for name, kind in kinds.items():
         scorer = kind(loaded, evalset.noun_table(loaded.tokenizer), seq_len=recipe.window, dtype=dtype)
-        scores = {one.item: one for batch in scorer.score(items, evalset.documents, evalset.nouns) for one in batch}
+        scorer.ready, scorer._maker = ready, ReadyWindows(scorer.mask_id)  # type: ignore[assignment]
+        scores = {one.item: one for batch in scorer.score(items, evalset.documents) for one in batch}
         arrays[name] = np.array([scores[item.id].rank for item in items], np.int32)
         if name == "rank":
             bonuses = [scores[item.id].bonus_hits or (False,) * len(COPY_BONUSES) for item in items]
             arrays["bonus"] = np.array(bonuses, np.bool_)
             arrays["has_bonus"] = np.array([bool(scores[item.id].bonus_hits) for item in items])
     np.savez_compressed(out / "contenders" / f"{contender.name}.npz", **arrays)
+
+
+def get_ready(recipe: Admission, out: Path) -> None:
+    """Cut all windows once: contenders share one tokenizer."""
+    evalset = opened(recipe)
+    items = chosen_items(evalset, recipe)
+    loaded = load_masked_lm(recipe.model, seq_len=recipe.longest)
+    scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=recipe.window)
+    scorer._maker.prepare((item, evalset.documents[item.document]) for item in items)
+    ready = {
+        item.id: scorer.prepare(item, evalset.documents[item.document], evalset.nouns.get(item.document, ())) for item in items
+    }
+    with atomic_write(out / READY, "wb") as handle:
+        pickle.dump(ready, handle)
 
 
 def opened(recipe: Admission) -> EvalSet:
@@ -204,30 +244,52 @@ def chosen_items(evalset: EvalSet, recipe: Admission) -> list[ClozeItem]:
 
 
 def run_all(recipe: Admission, given: argparse.Namespace) -> None:
-    """Run the contenders that have no arrays yet, each in a process of its own."""
-    (given.out / "contenders").mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
+    """Run the contenders that have no arrays yet: each trains in one process and is scored in another, `jobs` at a time.
 
-    def run(contender: Contender) -> str | None:
-        if (given.out / "contenders" / f"{contender.name}.npz").is_file():
-            return None
-        command = [sys.executable, __file__, "one", "--recipe", str(given.recipe), "--out", str(given.out)]
-        command += ["--contender", contender.name, *given.changes]
-        left = 60 * recipe.minutes - (time.monotonic() - started)
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(left, 0.001))
-            error = done.stderr[-2000:] if done.returncode else ""
-        except subprocess.TimeoutExpired:
-            error = "out of time"
-        state = f"FAILED: {error}" if error else "done"
-        print(f"{time.monotonic() - started:6.0f} s  {contender.name}: {state}", flush=True)
-        return contender.name if error else None
+    The base and damaged models wait for the trained ones, which take longest; windows are cut meanwhile, in this process.
+    """
+    out, started = given.out, time.monotonic()
+    (out / "contenders").mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, __file__, "one", "--recipe", str(given.recipe), "--out", str(out)]
+    missing = [one for one in contenders(recipe) if not (out / "contenders" / f"{one.name}.npz").is_file()]
+    queue = deque((one, "score" if one.train is None else "train") for one in missing)
+    running: dict[subprocess.Popen[bytes], tuple[Contender, str]] = {}
+    failed = []
 
-    with ThreadPoolExecutor(recipe.jobs) as threads:
-        failed = [name for name in threads.map(run, contenders(recipe)) if name]
+    def start() -> None:
+        one, stage = queue.popleft()
+        with (out / "contenders" / f"{one.name}.log").open("ab") as log:
+            words = [*command, "--contender", one.name, "--stage", stage, *given.changes]
+            running[subprocess.Popen(words, stdout=log, stderr=log)] = one, stage
+
+    def tell(what: str) -> None:
+        print(f"{time.monotonic() - started:6.0f} s  {what}", flush=True)
+
+    while queue and queue[0][1] == "train" and len(running) < recipe.jobs:
+        start()
+    if not (out / READY).is_file():
+        get_ready(recipe, out)
+        tell("windows cut")
+    while queue or running:
+        while queue and len(running) < recipe.jobs:
+            start()
+        time.sleep(0.2)
+        for process in [process for process in running if process.poll() is not None]:
+            one, stage = running.pop(process)
+            tell(f"{one.name}: {stage} {'FAILED' if process.returncode else 'done'}")
+            if process.returncode:
+                failed.append(one.name)
+                print((out / "contenders" / f"{one.name}.log").read_text("utf-8")[-2000:], flush=True)
+            elif stage == "train":
+                queue.append((one, "score"))
+        if time.monotonic() - started > 60 * recipe.minutes:
+            tell(f"out of time: {len(queue) + len(running)} contenders FAILED")
+            for process in running:
+                process.kill()
+            break
     if failed:
         print(f"{len(failed)} contenders failed: {', '.join(failed)}; the same command runs them again.", file=sys.stderr)
-    pack(recipe, given.out)
+    pack(recipe, out)
 
 
 def pack(recipe: Admission, out: Path) -> None:
@@ -271,6 +333,7 @@ def main() -> int:
             command.add_argument("changes", nargs="*", metavar="key=value")
         if verb == "one":
             command.add_argument("--contender", required=True)
+            command.add_argument("--stage", choices=("train", "score"), required=True)
     given = parser.parse_args()
     if given.verb == "documents":
         from admission_documents import choose_documents
@@ -280,7 +343,8 @@ def main() -> int:
     if given.verb in ("run", "one"):
         recipe = read_recipe(given.recipe, given.changes)
         if given.verb == "one":
-            run_one(recipe, {one.name: one for one in contenders(recipe)}[given.contender], given.out)
+            stage = {"train": train_one, "score": score_one}[given.stage]
+            stage(recipe, {one.name: one for one in contenders(recipe)}[given.contender], given.out)
             return 0
         run_all(recipe, given)
     print("\n".join(admission_table.write(given.out)))

@@ -8,8 +8,7 @@ nothing is undecided; otherwise it is shown as description, without a verdict.
     nouns      `nouns` - `mlm`: hiding nouns without anything to copy gains at most GAIN points. New nouns are what it hides, so
                that a gain is no artefact there; the test speaks about metrics that can be copied
     cheat      the best bonus on the base's visible nouns gains at most CHEAT points
-    grades     means fall with every grade: of noise, of attention, and after the rate that ruins (a grade may not rise by a
-               tenth of a point)
+    grades     means fall with every grade: of noise, of attention, and after the rate that ruins
     context    hiding the other mentions of the answer costs the base something: the interval lies above 0
     moves      the base is neither under FLOOR nor over CEILING percent
     noise      the standard deviation of the means of all contenders is SIGNAL times that of seeds
@@ -34,7 +33,6 @@ from coref_automl.store import write_json
 FORMAT = 1.0
 GAIN = 1.0
 CHEAT = 1.0
-STEP = 0.1
 FLOOR, CEILING = 5.0, 95.0
 SIGNAL = 3.0
 LEVEL = 0.90
@@ -93,7 +91,7 @@ class Scores:
         self.groups: dict[str, dict[str, NDArray[Any]]] = {}
         for group in dict.fromkeys(str(arrays[f"{name}/group"]) for name in order):
             of_group = [name for name in order if str(arrays[f"{name}/group"]) == group]
-            kinds = ("rank", "hidden", "bonus", "has_bonus")
+            kinds = ("rank", "bonus", "has_bonus", *(["hidden"] if group == BASE else []))
             self.groups[group] = {kind: np.stack([arrays[f"{name}/{kind}"] for name in of_group]) for kind in kinds}
 
     @property
@@ -229,7 +227,7 @@ def _grades(means: Mapping[str, float]) -> Verdict:
     steps = [means[a] - means[b] for ladder in ladders(list(means)) for a, b in pairwise(ladder)]
     if not steps:
         return Verdict(math.nan, math.nan, math.nan, "-")
-    return Verdict(min(steps), math.nan, math.nan, _said(min(steps) > -STEP))
+    return Verdict(min(steps), math.nan, math.nan, _said(min(steps) > 0))
 
 
 def _signal(row: Row, means: Mapping[str, float]) -> None:
@@ -266,7 +264,7 @@ def write(out: Path) -> list[str]:
     """Write admission.json; returns the table's lines."""
     scores = Scores(out / "scores.npz")
     rows = rows_of(scores)
-    thresholds = {"format": FORMAT, "nouns": GAIN, "cheat": CHEAT, "step": STEP, "moves": [FLOOR, CEILING], "noise": SIGNAL}
+    thresholds = {"format": FORMAT, "nouns": GAIN, "cheat": CHEAT, "moves": [FLOOR, CEILING], "noise": SIGNAL}
     record = {
         "thresholds": thresholds,
         "runs": {group: len(arrays["rank"]) for group, arrays in scores.groups.items()},

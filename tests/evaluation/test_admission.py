@@ -73,7 +73,8 @@ def written(folder: Path, shares: dict[str, tuple[float, float]], bonus: float =
             name = f"{group}-{number}"
             with_bonus = places < np.repeat([real + bonus, new - bonus], items)
             arrays |= {f"{name}/group": group, f"{name}/number": number, f"{name}/rank": np.where(hits, 1, 9)}
-            arrays |= {f"{name}/hidden": np.where(hits & (tasks == "new"), 1, 9)}
+            if group == "base":
+                arrays[f"{name}/hidden"] = np.where(hits & (tasks == "new"), 1, 9)
             arrays[f"{name}/bonus"] = np.stack([with_bonus] * len(COPY_BONUSES), axis=1)
             arrays[f"{name}/has_bonus"] = np.ones(2 * items, np.bool_)
     np.savez_compressed(folder / "scores.npz", **arrays)
@@ -115,6 +116,6 @@ def test_each_control_alone_refuses_a_metric(tmp_path: Path, test: str, change: 
     assert says(written(tmp_path, SOUND | change), "noun1")[test] == "fail"
 
 
-def test_too_few_documents_leave_a_metric_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_documents_leave_a_metric_undecided(tmp_path: Path) -> None:
     near = SOUND | {"words": (0.609, 0.409)}
     assert says(written(tmp_path, near), "noun1")["format"] == "undecided"
