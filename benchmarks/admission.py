@@ -270,6 +270,9 @@ def run_all(recipe: Admission, given: argparse.Namespace) -> None:
     if not (out / READY).is_file():
         get_ready(recipe, out)
         tell("windows cut")
+    if first := next((entry for entry in queue if entry[0].group == admission_table.BASE), None):
+        queue.remove(first)
+        queue.appendleft(first)  # without the base there is no verdict
     while queue or running:
         while queue and len(running) < recipe.jobs:
             start()

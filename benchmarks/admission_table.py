@@ -94,6 +94,9 @@ class Scores:
             kinds = ("rank", "bonus", "has_bonus", *(["hidden"] if group == BASE else []))
             self.groups[group] = {kind: np.stack([arrays[f"{name}/{kind}"] for name in of_group]) for kind in kinds}
 
+        if BASE not in self.groups:
+            raise SystemExit(f"{path} lacks the base, with which all verdicts begin; run the same command again.")
+
     @property
     def counted(self) -> NDArray[np.bool_]:
         """Contenders share one tokenizer, so the base counts the items of all."""
