@@ -1,4 +1,4 @@
-"""How long does one checkpoint of full size take? In: an evaluation set. Out: seconds and peak memory.
+"""How long does one checkpoint of full size take? In: an evaluation set. Out: seconds, and peak memory.
 
     python benchmarks/evaluate_speed.py --eval-set evalsets/heldout --tokenizer MODEL --real 3200 --lambada 600 --seq-len 2048
 

@@ -6,7 +6,7 @@ In: a model and a set. Out: a file of logit gaps; two such files compared.
     python benchmarks/scorer_agreement.py gaps --model M --eval-set S --device cuda --dtype float32 --out gpu.npz
     python benchmarks/scorer_agreement.py compare cpu.npz gpu.npz --most 1e-3
 
-A gap is the logit of the item's answer minus that of the competitor that decides a hit: above 0 is a hit. Two runs disagree
+A gap is the logit of the answer minus that of the competitor that decides a hit: above 0 is a hit. Two runs disagree
 where the signs differ; the sizes of those gaps say whether rounding explains it.
 """
 
@@ -15,18 +15,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.scorer import Form, Scorer, ScoringItem
-from coref_automl.models.execution import matmul_precision
+from coref_automl.evaluation.scorer import Scorer
 from coref_automl.models.load import load_masked_lm
-from coref_automl.records import ItemScore
 
-METRICS = ("@1", "@5")
+AT = (1, 5)
 
 
 class WatchedScorer(Scorer):
@@ -34,16 +33,12 @@ class WatchedScorer(Scorer):
 
     gaps: dict[str, list[float]]
 
-    def _score_batch(self, batch: list[ScoringItem], form: Form) -> list[ItemScore]:
-        scores = super()._score_batch(batch, form)
-        with torch.inference_mode(), matmul_precision(tf32=False):
-            hidden, _ = self._encode([item.window.filled([self.mask_id]) for item in batch], [item.window.gap for item in batch])
-            for item, row in zip(batch, self._predict(hidden), strict=True):
-                others = row.masked_fill(~form.allowed, -torch.inf)
-                others[item.window.entry] = -torch.inf
-                best = others.topk(5).values
-                self.gaps[item.item.id] = [float(row[item.window.entry] - best[at - 1]) for at in (1, 5)]
-        return scores
+    def rank(self, batch: Any, logits: Any, ids: Any, form: Any) -> Any:
+        for row, unit in zip(logits, batch, strict=True):
+            entry = unit.window.entry
+            others = row[form.ids[form.ids != entry]]
+            self.gaps[unit.item.id] = [float(row[entry] - others.topk(at).values[-1]) for at in AT]
+        return super().rank(batch, logits, ids, form)
 
 
 def gaps(arguments: argparse.Namespace) -> int:
@@ -54,8 +49,9 @@ def gaps(arguments: argparse.Namespace) -> int:
     scorer.gaps = {}
     chosen = {name for items in evalset.items.values() for name in sample(items, arguments.items)}
     items = [item for group in evalset.items.values() for item in group if item.id in chosen]
-    scores = {score.item: score for batch in scorer.score(items, evalset.documents) for score in batch}
-    ids = sorted(scorer.gaps)
+    scored = (score for batch in scorer.score(items, evalset.documents) for score in batch)
+    scores = {score.item: score for score in scored if score.item in scorer.gaps}
+    ids = sorted(scores)
     ranks = [scores[name].rank for name in ids]
     np.savez_compressed(
         arguments.out, ids=np.array(ids), gaps=np.array([scorer.gaps[name] for name in ids]), ranks=np.array(ranks)
@@ -71,7 +67,7 @@ def compare(arguments: argparse.Namespace) -> int:
         print("The files hold different items; make both with the same set and --items.", file=sys.stderr)
         return 2
     largest = 0.0
-    for column, name in enumerate(METRICS):
+    for column, at in enumerate(AT):
         a, b = first["gaps"][:, column], second["gaps"][:, column]
         known = np.isfinite(a) & np.isfinite(b)
         flips = known & ((a > 0) != (b > 0))
@@ -79,8 +75,8 @@ def compare(arguments: argparse.Namespace) -> int:
         moved = float(np.abs(a[known] - b[known]).max()) if known.any() else 0.0
         largest = max(largest, worst)
         count = f"{int(flips.sum())} of {int(known.sum())} items flip"
-        print(f"{name}: {count}, largest gap there {worst:.1e}; gaps moved by {moved:.1e}")
-    print(f"both ranks equal on {int((first['ranks'] == second['ranks']).all(axis=1).sum())} of {len(first['ids'])} items")
+        print(f"@{at}: {count}, largest gap there {worst:.1e}; gaps moved by {moved:.1e}")
+    print(f"equal ranks on {int((first['ranks'] == second['ranks']).sum())} of {len(first['ids'])} items")
     if arguments.most is not None and largest >= arguments.most:
         print(f"A flip has a gap of {largest:.1e}, not under {arguments.most:.0e}.", file=sys.stderr)
         return 1

@@ -169,10 +169,21 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-State = tuple[tuple[str, int, int], ...]
+Version = tuple[int, ...]
+State = tuple[tuple[str, Version], ...]
 
 
-def state_of(folder: Path) -> State:
-    """Names, sizes and times of a folder's files; while they stay the same, caches of the folder are valid."""
-    files = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
+def version_of(path: Path) -> Version:
+    """Size, inode and times of a file; while they stay the same, so do its bytes.
+
+    The modification time alone can be restored (`cp -p`, `rsync -t`, `touch`), the change time cannot.
+    """
+    stat = path.stat()
+    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def state_of(folder: Path, *, deep: bool = False) -> State:
+    """Names and versions of a folder's files, with `deep` also those in the folders below it; while they stay the same, caches
+    of the folder are valid."""
+    paths = sorted(folder.rglob("*") if deep else folder.iterdir())
+    return tuple((str(path.relative_to(folder)), version_of(path)) for path in paths if path.is_file())

@@ -1,4 +1,4 @@
-"""The machine: its cores and devices, memory that ran out or is freed, Ctrl-C and processes that end with their parent."""
+"""The machine: its cores, devices, memory and current folder, and processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, parent_process, resource_tracker
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
-from coref_automl.errors import ModelError, RecipeError, WorkError, first_line
+from coref_automl.errors import FolderError, ModelError, RecipeError, WorkError, first_line
 
 T = TypeVar("T")
 
@@ -149,6 +150,36 @@ def end_with_parent(pipe: int | None = None) -> None:
         os._exit(70)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def current_folder() -> str:
+    """The folder that relative paths start from, for processes to work in; one that was deleted is refused."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise FolderError("The current folder was deleted; change to one that exists, and run it again.") from error
+
+
+_STARTING = threading.Lock()
+
+
+@contextmanager
+def without_script() -> Iterator[None]:
+    """Start processes in the current folder that do not run this process's script.
+
+    multiprocessing would run it first in every child, where its `os.chdir` would hold, and where a
+    script without `if __name__ == "__main__"` would start the work again.
+    """
+    current_folder()
+    main = vars(sys.modules["__main__"])
+    with _STARTING:
+        hidden: dict[str, Any] = {name: main[name] for name in ("__spec__", "__file__") if name in main}
+        main.pop("__file__", None)
+        main["__spec__"] = None
+        try:
+            yield
+        finally:
+            main.update(hidden)
 
 
 @contextmanager

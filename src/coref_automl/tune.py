@@ -15,6 +15,8 @@ from typing import Any
 
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.metrics import Metric, hits_of
+from coref_automl.evaluation.windows import WINDOW
 from coref_automl.models.families import length_of
 from coref_automl.models.load import LoadedModel, load_masked_lm
 from coref_automl.records import Task
@@ -24,38 +26,35 @@ Size = int | None
 
 
 def eval_real_coref_top1(model: Any, eval_set: Set = None, batch_size: Size = None, seq_len: Size = None) -> float | None:
-    """Real@1: the share of hidden nouns that the model ranks first among nouns."""
+    """Real@1: the share of hidden nouns that the model ranks first among nouns, of those it counts."""
     return _share(model, eval_set, "real", 1, batch_size, seq_len)
 
 
 def eval_real_coref_top5(model: Any, eval_set: Set = None, batch_size: Size = None, seq_len: Size = None) -> float | None:
-    """Real@5: the share of hidden nouns among the model's first five nouns."""
+    """Real@5: the share of hidden nouns among the model's first five nouns, of those it counts."""
     return _share(model, eval_set, "real", 5, batch_size, seq_len)
 
 
 def eval_lambada_topk(
     model: Any, eval_set: Set = None, k: int = 1, batch_size: Size = None, seq_len: Size = None
 ) -> float | None:
-    """LAMBADA@k: the share of hidden words among the model's first k words; None if the set has no such items."""
+    """LAMBADA@k: the share of hidden words among the model's first k words; None if it counts none."""
     return _share(model, eval_set, "lambada", k, batch_size, seq_len)
 
 
 def _share(model: Any, eval_set: Set, task: Task, k: int, batch_size: Size, seq_len: Size) -> float | None:
-    """None if the set has no items of the task that the model counts."""
     from coref_automl.evaluation.scorer import Scorer, pick
 
     evalset = eval_set if isinstance(eval_set, EvalSet) else EvalSet.open(eval_set or bundled_eval_set())
     items = evalset.items.get(task, ())
-    if not items:
-        return None
     loaded = _loaded(model, seq_len)
-    length = seq_len or loaded.seq_len
+    length = seq_len or min(WINDOW, loaded.seq_len)
     dtype = pick(next(loaded.model.parameters()).device.type)[1]
     budget = batch_size * length if batch_size else None
     scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=length, dtype=dtype, budget=budget)
     scores = [score for batch in scorer.score(items, evalset.documents) for score in batch]
-    ranks = [score.rank for score in scores if score.rank]
-    return sum(rank <= k for rank in ranks) / len(ranks) if ranks else None
+    hits = hits_of(scores, Metric("", "", task, k))[1]
+    return float(hits.mean()) if len(hits) else None
 
 
 def _loaded(model: Any, seq_len: Size) -> LoadedModel:

@@ -13,6 +13,7 @@ from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.answers import build_table, save_table
 from coref_automl.korean import Tagger
 from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.records import ItemScore
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint, tokenizer_of
 
 
@@ -41,11 +42,10 @@ def test_both_ways_agree_and_the_last_line_is_the_ratio(place: Path, capsys: pyt
     assert "hits on 8 items: 0 differ at @1, 0 differ at @5" in agreement
 
 
-def test_a_disagreement_would_be_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "_hit", lambda words, answer: True)
-    result = evaluate.run(EvaluateBench(str(place / "model"), eval_set=str(place / "set"), items=8, seq_len=64, device="cpu"))
-    agreement = next(line for line in result.lines if line.startswith("hits on"))
-    assert "0 differ at @1" not in agreement
+def test_a_disagreement_is_counted() -> None:
+    scores = {name: ItemScore(name, "real", "d", "s", "도서관", "NNG", 3, rank, (), 1) for name, rank in (("a", 1), ("b", 2))}
+    told = evaluate._agreement(scores, {"a": (True, True, 9), "b": (True, False, 9)})
+    assert "hits on 2 items: 1 differ at @1, 1 differ at @5" in told
 
 
 def test_a_set_without_real_items_is_refused(tmp_path: Path) -> None:

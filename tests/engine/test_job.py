@@ -52,7 +52,7 @@ class ForkLauncher:
     slots: int = 1
 
     def start(self, job: Job, _slot: int) -> Running:
-        forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), self.environment))
+        forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), self.environment, str(Path.cwd())))
         forked.start()
         return ProcessHandle(forked)
 

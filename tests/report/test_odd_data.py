@@ -54,15 +54,15 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return make
 
 
-def answer(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    assert command(["compare", str(root), "--json"]) == 0
+def answer(root: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
+    assert command(["compare", str(root), "--json", *more]) == 0
     answer: dict[str, object] = json.loads(capsys.readouterr().out)["answer"]
     return answer
 
 
 def test_one_document_shows_nothing(tmp_path: Path, said: Callable[..., str]) -> None:
     page = said(write(tmp_path / "runs", lambda score: replace(score, cluster="alone")), compared=2, langs=("ko", "en"))
-    assert "The confirm half has no item that all of these share, so nothing can be compared on real1." in page
+    assert "The confirm half has no item that all of these share, so nothing can be compared on Noun@1." in page
     assert "Undecided" in page
     assert "one document" in page
     assert "Use " not in page
@@ -88,8 +88,8 @@ def test_one_document_that_holds_half_of_all_items_is_no_crowd(
         lambda score: replace(score, cluster="large") if int(score.item.split("-")[2]) < 25 else score,
     )
     said(lumped)
-    assert answer(spread, capsys)["action"] == "use method"
-    assert answer(lumped, capsys)["action"] != "use method"
+    assert answer(spread, capsys, "--metric", "real1")["action"] == "use method"
+    assert answer(lumped, capsys, "--metric", "real1")["action"] != "use method"
 
 
 def test_runs_that_are_copies_show_nothing_about_a_method(tmp_path: Path, said: Callable[..., str]) -> None:
@@ -125,9 +125,9 @@ def test_items_that_one_evaluation_lacks_are_refused_or_left_out_by_number(
     root = write(tmp_path / "runs", lambda score: score)
     path = next(root.glob("entity-s1/evaluations/*/checkpoint-200/items.jsonl"))
     path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:-30]), "utf-8")
-    assert command(["compare", str(root), "--metric", "real_far1"]) == 2
+    assert command(["compare", str(root), "--metric", "lambada_top1"]) == 2
     assert "items are missing from some of these evaluations" in capsys.readouterr().err
-    assert command(["compare", str(root), "--metric", "real_far1", "--common"]) == 0
+    assert command(["compare", str(root), "--metric", "lambada_top1", "--common"]) == 0
     assert "left out)" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ CLAIM = Claim(
     question="base",
     a="entity 2,048",
     b=BASE,
-    outcome="real1",
+    outcome="noun1",
     documents="all",
     count=400,
     seeds=(3, 1),
@@ -31,10 +31,10 @@ CLAIM = Claim(
 def test_a_sentence_is_made_as_its_module_says() -> None:
     text = ClaimText(CLAIM, Say("en"))
     assert text.sentence() == (
-        "Real@1 strict 44.1 → 46.3%, entity 2,048 - base: +2.2 [+1.3, +3.1], better "
+        "Noun@1 44.1 → 46.3%, entity 2,048 - base: +2.2 [+1.3, +3.1], better "
         "(3 seeds, all 400 documents, corrected for 3 (Holm))."
     )
-    assert (text.outcome(), text.levels(), text.about()) == ("Real@1 strict", "44.1 → 46.3%", "entity 2,048 - base")
+    assert (text.outcome(), text.levels(), text.about()) == ("Noun@1", "44.1 → 46.3%", "entity 2,048 - base")
     assert text.phrase() == f"{text.change()}, {text.verdict()}"
     assert text.basis() == f"({text.seeds()}, {text.documents()}, {text.correction()})"
     unknown = ClaimText(replace(CLAIM, verdict="not shown", detectable=0.018, against=("before correction",)), Say("en"))

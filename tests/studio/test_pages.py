@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
 from coref_automl.cli.app import run as command
@@ -372,4 +374,17 @@ def test_a_model_that_was_trained_anew_in_its_folder_answers_with_its_new_weight
         model = AutoModelForMaskedLM.from_pretrained(folder)
         torch.nn.init.normal_(model.get_input_embeddings().weight)
         model.save_pretrained(folder)
+        assert visitor.ready("/play/run", **asked).body != before
+
+
+def test_a_run_whose_weights_were_overwritten_answers_with_the_new_ones(copied: Path) -> None:
+    asked = {"kind": "relation", "a": f"{copied.name}/runs/relation", "text": "사람들은 시장에 모였다."}
+    asked |= {"subject": "사람들", "subject_start": "0", "subject_type": "PER"}
+    asked |= {"object": "시장", "object_start": "5", "object_type": "LOC"}
+    head = copied / "runs/relation/seed-0/model/head.safetensors"
+    with serving(copied, lang="en") as visitor:
+        before = visitor.ready("/play/run", **asked).body
+        times = head.stat()
+        save_file({name: -3 * value for name, value in load_file(head).items()}, head)
+        os.utime(head, ns=(times.st_atime_ns, times.st_mtime_ns))
         assert visitor.ready("/play/run", **asked).body != before

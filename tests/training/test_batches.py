@@ -59,14 +59,19 @@ def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> No
     assert (MaskedRows(opened, masking, 7)[PAD_ROW][2] == IGNORED).all()
 
 
-def test_a_worker_process_gets_the_same_rows_from_a_small_message(opened: PackedDataset, masking: Masking) -> None:
+def test_a_worker_process_gets_the_same_rows_from_a_small_message(
+    opened: PackedDataset, masking: Masking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from coref_automl.training.batches import MaskedRows
 
-    for dataset in (opened, opened.cut_to(16)):
+    monkeypatch.chdir(opened.folder.parent)
+    relative = PackedDataset.open(Path(opened.folder.name))
+    for dataset in (opened, opened.cut_to(16), relative):
+        monkeypatch.chdir(opened.folder.parent)
         rows = MaskedRows(dataset, masking, 7)
         sent = pickle.dumps(rows)
         assert len(sent) < 4000
-        assert Path(dataset.folder).is_dir()
+        monkeypatch.chdir(tmp_path)  # as a worker that starts elsewhere
         for mine, theirs in zip(rows[1], pickle.loads(sent)[1], strict=True):
             assert mine.tolist() == theirs.tolist()
 

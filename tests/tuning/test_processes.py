@@ -130,7 +130,7 @@ def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
     problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
     job = problem.job(problem.starts()[0].params, 0)
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
-    forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}))
+    forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}, str(Path.cwd())))
     forked.start()
     forked.join()
     assert forked.exitcode == 0

@@ -21,8 +21,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from coref_automl.cli.options import with_panels
 from coref_automl.decoder import short_repr
-from coref_automl.errors import CorefError, InputError
-from coref_automl.machine import without_panics
+from coref_automl.errors import CorefError, FolderError, InputError
+from coref_automl.machine import current_folder, without_panics
 from coref_automl.say import VARIABLE, say
 from coref_automl.store import is_text
 
@@ -217,13 +217,23 @@ def _run(parser: Any, arguments: list[str], debug: bool) -> int:
         return _report(f"{error.args[0][0][0]} cannot be copied ({error.args[0][0][2]}); copy the folder again.", 2, debug)
     except OSError as error:
         if error.filename is None or not error.strerror:
-            return _report(_unforeseen(error), 1, debug)
+            deleted = _deleted_folder()
+            return _report(deleted or _unforeseen(error), 2 if deleted else 1, debug)
         return _report(f"{error.filename}: {error.strerror}; check the path.", 2, debug)
     except Exception as error:
         return _report(_unforeseen(error), 1, debug)
     if result == 130:  # newer versions of Typer turn Ctrl-C into this status, silently
         return _report(_INTERRUPTED, 130, debug)
     return result if isinstance(result, int) else 0
+
+
+def _deleted_folder() -> str:
+    """A sentence if the current folder was deleted, which the system reports without a path."""
+    try:
+        current_folder()
+    except FolderError as error:
+        return str(error)
+    return ""
 
 
 def _unforeseen(error: Exception) -> str:

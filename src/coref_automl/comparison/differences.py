@@ -14,6 +14,7 @@ from coref_automl.comparison.bases import find_reference, references
 from coref_automl.comparison.claims import ALPHA, VocabularyPair
 from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask
 from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.say import say
 from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error, step_down_max_t
@@ -100,7 +101,9 @@ def shared_columns(group: Group, metric: str, *, common: bool) -> Columns:
     if not columns.items:
         where = f"The {half} half has" if half else "There is"
         advice = " Pass --eval-set to compare the evaluations of one set." if common else ""
-        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.{advice}")
+        raise ComparisonError(
+            f"{where} no item that all of these share, so nothing can be compared on {METRICS[metric].label}.{advice}"
+        )
     return columns
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.lora import LoRALinear, add_lora, check_adapter, lora_weights, merge_lora
-from coref_automl.coreference.recipe import HEAD, SETTINGS, AnnotationScheme, HeadSettings, read_settings
+from coref_automl.coreference.recipe import HEAD, SETTINGS, AnnotationScheme, HeadSettings, encoder_path, read_settings
 from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.windows import special_edges
@@ -157,10 +157,10 @@ def load_for_training(folder: Path, base: str | None, *, dropout: float, seed: i
 def _read(folder: Path, settings: HeadSettings, base_path: str | None, **changes: Any) -> tuple[CoreferenceModel, dict[str, Any]]:
     """Return a saved model with a plain encoder and with `changes` of its settings, and its adapter, which is empty if the whole
     encoder was saved. A damaged head or adapter, and an encoder that the adapter was not trained on, are refused."""
-    encoder_path = _encoder_path(folder, settings, base_path)
+    source = encoder_path(folder, settings, base_path)
     if settings.rank:
-        _check_base(folder, settings, encoder_path)
-    encoder, tokenizer = load_encoder(encoder_path)
+        _check_base(folder, settings, source)
+    encoder, tokenizer = load_encoder(source)
     weights = read_head(folder / HEAD)
     adapter = {key.removeprefix(_ENCODER): value for key, value in weights.items() if key.startswith(_ENCODER)}
     head = {key.removeprefix(_HEAD): value.float() for key, value in weights.items() if key.startswith(_HEAD)}
@@ -177,17 +177,8 @@ def _read(folder: Path, settings: HeadSettings, base_path: str | None, **changes
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
     """Fingerprint everything that determines a saved model's answers: its files, and the encoder of an adapter."""
-    encoder_path = _encoder_path(folder, settings, base)
-    return fingerprint(folder_fingerprint(folder), model_fingerprints(encoder_path) if settings.rank else {})
-
-
-def _encoder_path(folder: Path, settings: HeadSettings, base: str | None) -> str:
-    """Where the encoder lies: for an adapter, `base` or where it was trained; otherwise in the folder."""
-    if settings.rank:
-        return base or settings.base
-    if base is not None:
-        raise ModelError(f"{folder} holds its whole encoder, and {base} would not be read; leave --base out.")
-    return str(folder)
+    source = encoder_path(folder, settings, base)
+    return fingerprint(folder_fingerprint(folder), model_fingerprints(source) if settings.rank else {})
 
 
 def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:

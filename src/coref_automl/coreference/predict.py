@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, overload
 from coref_automl.coreference.answers import tag_nominals
 from coref_automl.coreference.documents import CorefDocument, Span
 from coref_automl.coreference.evaluate import models_of
-from coref_automl.coreference.recipe import BUNDLED, HeadSettings, scheme_for
+from coref_automl.coreference.recipe import BUNDLED, HeadSettings, encoder_path, read_settings, scheme_for
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.corpus.clean import foreign_note
 from coref_automl.errors import InputError
@@ -29,7 +29,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.korean import composed, ends_in_consonant
 from coref_automl.machine import pick_device
-from coref_automl.models.model_files import folder_fingerprint
+from coref_automl.models.model_files import folder_fingerprint, model_state
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.rows import with_marks
@@ -167,7 +167,8 @@ def coreference(
     if not isinstance(texts, list | tuple) or not all(isinstance(string, str) for string in texts):
         raise InputError(f"A text is needed, not {type(text).__name__}; pass a string, or a list of strings.")
     folder = models_of(model)[0]
-    loaded = _loaded(str(folder), base, pick_device(device), state_of(folder))
+    encoder = encoder_path(folder, read_settings(folder), base)
+    loaded = _loaded(str(folder), base, pick_device(device), (state_of(folder), model_state(encoder)))
     scheme = scheme_for(loaded.settings.schemes, scheme).name
     resolved = []
     for original in texts:
@@ -245,7 +246,7 @@ def _resolved(text: str, found: FoundChains, model: str, settings: HeadSettings)
 
 
 @lru_cache(maxsize=2)
-def _loaded(folder: str, base: str | None, device: str, _state: State) -> CoreferenceModel:
+def _loaded(folder: str, base: str | None, device: str, _states: tuple[State, State]) -> CoreferenceModel:
     from coref_automl.coreference.model import load_model
 
     return load_model(Path(folder), device, base=base)

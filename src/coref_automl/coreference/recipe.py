@@ -118,5 +118,14 @@ def read_settings(folder: Path) -> HeadSettings:
     return settings
 
 
+def encoder_path(folder: Path, settings: HeadSettings, base: str | None) -> str:
+    """Where the encoder lies: for an adapter, `base` or where it was trained; otherwise in the folder."""
+    if settings.rank:
+        return base or settings.base
+    if base is not None:
+        raise ModelError(f"{folder} holds its whole encoder, and {base} would not be read; leave --base out.")
+    return str(folder)
+
+
 def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> AnnotationScheme:
     return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]

@@ -8,7 +8,8 @@ Ray         a fresh interpreter under a Ray worker       run_job; run_in_subproc
 
 Statuses are those of `Running` in `job.py`. The fork server has imported torch (`preload.py`): a job starts in a tenth of a
 second instead of seven, and sees one device (more jobs than GPUs share them). A fork is bad if CUDA was initialised in the
-server: it cannot use the GPU. The machines of a Ray cluster must all see the command's folder. A job ends with its parent.
+server: it cannot use the GPU. A job runs in the folder current at its start, which all machines of a Ray cluster must see, and
+ends with its parent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from typing import Any, NoReturn
 
 from coref_automl.engine.job import FAILED, OUTCOME, Job, Launcher, Outcome, Running, Work, crash_reason, failure, run_job
 from coref_automl.engine.pool import Engine, cancel, ray_error, ray_task
-from coref_automl.machine import CORES, block_sigint, end_with_parent, environment_of, pick_device, usable_cores, visible_devices
+from coref_automl.machine import (
+    CORES,
+    block_sigint,
+    current_folder,
+    end_with_parent,
+    environment_of,
+    pick_device,
+    usable_cores,
+    visible_devices,
+    without_script,
+)
 from coref_automl.store import write_json
 
 MODULE = "coref_automl.engine.launch"
@@ -86,11 +97,12 @@ class LocalLauncher:
         return {**environment_of(self._devices[slot % len(self._devices)]), CORES: self._cores, **self._threads}
 
     def start(self, job: Job, slot: int) -> Running:
-        arguments = (job.to_json(), self.environment(slot))
+        arguments = (job.to_json(), self.environment(slot), current_folder())
         process = self._context.Process(target=run_in_process, args=arguments, name=f"job-{job.key}")
         with self._server_environment(), block_sigint():  # which the server and its forks inherit
             forkserver.ensure_running()
-        process.start()  # waits for the server's imports, and can be interrupted
+        with without_script():
+            process.start()  # waits for the server's imports, and can be interrupted
         return ProcessHandle(process)
 
     @contextmanager
@@ -123,8 +135,9 @@ class ProcessHandle:
             self._process.join()
 
 
-def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
-    """Entry point of a job's process: end with the parent, log to the job's file, run the job, exit."""
+def run_in_process(job: dict[str, Any], environment: dict[str, str], folder: str) -> None:
+    """Entry point of a job's process: end with the parent, log to the job's file, run the job in a folder, exit."""
+    os.chdir(folder)
     os.environ.update(environment)
     end_with_parent()
     _redirect_output(Job.from_json(job).log)

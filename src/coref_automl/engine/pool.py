@@ -3,8 +3,8 @@
 Engines: `local` processes (one per device), or `ray` over a cluster. A function is named as "package.module:function"; arguments
 and results are plain JSON values, so that a call runs here, in another process, or on another machine. A worker that dies
 (killed, out of memory) is replaced and its call retried; an exception is a result of the call, is passed on as it is and not
-retried. Workers end with the process that started them. On Ray a call runs in the caller's working directory, which all machines
-must see, so that relative paths mean the same.
+retried. Workers end with the process that started them. A call runs in the folder that was current when `run_calls` was called,
+so that relative paths mean the same; on Ray all machines must see it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessP
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, Literal
 
 from coref_automl.errors import CorefError, FolderError, MissingExtra, WorkerDied, WorkError, first_line
-from coref_automl.machine import block_sigint, end_with_parent, environment_of, without_panics
+from coref_automl.machine import block_sigint, current_folder, end_with_parent, environment_of, without_panics, without_script
 
 Engine = Literal["local", "ray"]
 Result = tuple[Any, Exception | None]
@@ -102,10 +102,20 @@ def _picklable_call(target: str, arguments: dict[str, Any]) -> Result:
     return value, error
 
 
+def _call_in(folder: str, target: str, arguments: dict[str, Any]) -> Result:
+    """Make a call in a worker, in a folder."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        return None, FolderError(f"{folder} cannot be opened ({error.strerror}); run it again in a folder that exists.")
+    return _picklable_call(target, arguments)
+
+
 def _in_processes(
     calls: Sequence[Call], size: int, devices: Sequence[str], retries: int, on_return: Callable[[Returned], None]
 ) -> list[Returned]:
     """Run calls in worker processes. Each worker is its own executor, so that a crash loses only the call it was running."""
+    folder = current_folder()
     waiting, attempts, results = deque(range(len(calls))), [0] * len(calls), dict[int, Returned]()
     workers, running = dict[int, ProcessPoolExecutor](), dict[Future[Result], tuple[int, int]]()
 
@@ -116,7 +126,7 @@ def _in_processes(
         call = calls[waiting[0]]
         try:
             with block_sigint():
-                running[workers[slot].submit(_picklable_call, call.target, call.arguments)] = slot, waiting[0]
+                running[workers[slot].submit(_call_in, folder, call.target, call.arguments)] = slot, waiting[0]
         except BrokenExecutor:
             workers.pop(slot)
         else:
@@ -148,8 +158,19 @@ def _in_processes(
 
 
 def single_worker(environment: Mapping[str, str] | None = None) -> ProcessPoolExecutor:
-    """An executor with one worker process, which starts with the first call and ends with this process."""
-    return ProcessPoolExecutor(1, get_context("spawn"), _initialise, (environment or {},))
+    """An executor with one worker process, which starts with the first call, in the folder then current, and ends with this
+    process."""
+    return ProcessPoolExecutor(1, _WorkerContext(), _initialise, (environment or {},))
+
+
+class _WorkerProcess(SpawnProcess):
+    def start(self) -> None:
+        with without_script():
+            super().start()
+
+
+class _WorkerContext(SpawnContext):
+    Process = _WorkerProcess
 
 
 def _initialise(environment: Mapping[str, str]) -> None:
@@ -184,7 +205,7 @@ def ray_task(function: Callable[..., Any], *, retries: int, cpu: bool) -> Callab
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(call_on_worker)
-    return lambda *arguments: remote.remote(str(Path.cwd()), version(_PACKAGE), function, *arguments)
+    return lambda *arguments: remote.remote(current_folder(), version(_PACKAGE), function, *arguments)
 
 
 def call_on_worker(folder: str, ours: str, function: Callable[..., Any], *arguments: Any) -> Any:

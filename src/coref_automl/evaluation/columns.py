@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, short_repr
 from coref_automl.errors import InputError
+from coref_automl.folders import version_of
 from coref_automl.guard import parse_json, read_arrays, read_whole
 from coref_automl.records import ClozeItem, ItemScore
 from coref_automl.store import NOT_JSON, atomic_write, read_jsonl
@@ -97,7 +98,7 @@ def _archived(folder: Path) -> dict[str, NDArray[Any]]:
     """The columns of an archived evaluation: those of its set, at its rows, and its own."""
     own = _load(folder / RANKS)
     items = _items_file(folder, str(own.pop("set")))
-    shared = _load_shared(items, items.stat().st_mtime_ns)
+    shared = _load_shared(items, version_of(items))
     rows = own.pop("rows", np.arange(len(shared["item"])))
     columns = {name: column[rows] for name, column in shared.items()} | own
     columns.setdefault("bonus_hits", np.zeros((len(rows), 0), np.bool_))

@@ -75,11 +75,19 @@ class ScoringItem:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The entries that may answer a kind of item: the word of each, and which of them compete."""
+    """The entries that compete for a kind of item, the word of each, and the place of every id among them (-1: none)."""
 
-    words: Sequence[str | None]
-    allowed: Tensor
-    count: int
+    ids: Tensor
+    words: Sequence[str]
+    places: Tensor
+
+    @classmethod
+    def of(cls, words: Sequence[str | None], allowed: NDArray[np.bool_], width: int, device: torch.device) -> Form:
+        ids = np.flatnonzero(allowed)
+        places = np.full(width, -1)
+        places[ids] = np.arange(len(ids))
+        named = [words[entry] or "" for entry in ids.tolist()]
+        return cls(torch.from_numpy(ids).to(device), named, torch.from_numpy(places).to(device))
 
 
 class Scorer:
@@ -118,10 +126,8 @@ class Scorer:
         key = any_word, initial
         if key not in self._forms:
             words, nouns = answerable(self._tokenizer, self._nouns, initial=initial)
-            allowed = np.zeros(self._width, np.bool_)
-            allowed[: len(words)] = [bool(word) for word in words] if any_word else nouns
-            padded = [*words, *[None] * (self._width - len(words))]
-            self._forms[key] = Form(padded, torch.from_numpy(allowed).to(self._device), int(allowed.sum()))
+            allowed = np.array([bool(word) for word in words], np.bool_) if any_word else nouns
+            self._forms[key] = Form.of(words, allowed, self._width, self._device)
         return self._forms[key]
 
     def score(
@@ -161,7 +167,7 @@ class Scorer:
             for low in range(0, len(batch), _HEAD_POSITIONS):
                 part = slice(low, low + _HEAD_POSITIONS)
                 logits = self._predict(hidden[part])
-                scores += _ranked(batch[part], logits, ids[part], form, self.bonus_tasks)
+                scores += self.rank(batch[part], logits, ids[part], form)
         return scores
 
     def _choose_batch(self, batch: list[ScoringItem]) -> list[ItemScore]:
@@ -207,31 +213,30 @@ class Scorer:
         rounded = -(-length // _LENGTH_STEP) * _LENGTH_STEP
         return length if self._device.type == "cpu" else max(length, min(self._lengths.far, rounded))
 
-
-def _ranked(
-    batch: Sequence[ScoringItem], logits: Tensor, ids: Tensor, form: Form, bonus_tasks: Collection[Task]
-) -> list[ItemScore]:
-    """The scores of a batch from its logits at the gaps; ties go against the answer."""
-    answers = torch.tensor([item.window.entry for item in batch], device=logits.device)[:, None]
-    own = logits.gather(1, answers)
-    rivals = logits.masked_fill(~form.allowed, -torch.inf).scatter_(1, answers, -torch.inf)
-    ranks = ((rivals >= own).sum(1) + 1).tolist()
-    visible = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
-    bonus = torch.tensor(COPY_BONUSES, device=logits.device)
-    best_hidden = rivals.masked_fill(visible, -torch.inf).amax(1, keepdim=True)
-    best_visible = rivals.masked_fill(~visible, -torch.inf).amax(1, keepdim=True)
-    with_bonus = own + bonus * visible.gather(1, answers)
-    hits = ((with_bonus > best_hidden) & (with_bonus > best_visible + bonus)).tolist()
-    kept = min(AHEAD, max(TOP, *ranks), max(1, form.count - 1))
-    order = rivals.topk(kept, dim=1).indices.tolist()
-    scores = []
-    for item, rank, hit, row in zip(batch, ranks, hits, order, strict=True):
-        ahead = tuple(form.words[entry] or "" for entry in row[: min(rank - 1, AHEAD)])
-        later = [form.words[entry] or "" for entry in row[rank - 1 : TOP]]
-        top = (*ahead[:TOP], *([item.item.answer, *later] if rank <= TOP else []))[:TOP]
-        bonus_hits = tuple(hit) if item.item.task in bonus_tasks else ()
-        scores.append(_scored(item, rank, top, bonus_hits=bonus_hits, ahead=ahead))
-    return scores
+    def rank(self, batch: Sequence[ScoringItem], logits: Tensor, ids: Tensor, form: Form) -> list[ItemScore]:
+        """The scores of a batch from its logits at the gaps; ties go against the answer."""
+        answers = torch.tensor([item.window.entry for item in batch], device=logits.device)[:, None]
+        own = logits.gather(1, answers)
+        rivals = logits.index_select(1, form.ids)
+        rivals.masked_fill_(torch.arange(len(form.ids), device=logits.device) == form.places[answers], -torch.inf)
+        ranks = ((rivals >= own).sum(1) + 1).tolist()
+        in_window = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
+        visible = in_window.index_select(1, form.ids)
+        bonus = torch.tensor(COPY_BONUSES, device=logits.device)
+        best_hidden = rivals.masked_fill(visible, -torch.inf).amax(1, keepdim=True)
+        best_visible = rivals.masked_fill(~visible, -torch.inf).amax(1, keepdim=True)
+        with_bonus = own + bonus * in_window.gather(1, answers)
+        hits = ((with_bonus > best_hidden) & (with_bonus > best_visible + bonus)).tolist()
+        kept = min(AHEAD, max(TOP, *ranks), max(1, len(form.ids) - 1))
+        order = rivals.topk(kept, dim=1).indices.tolist()
+        scores = []
+        for item, rank, hit, row in zip(batch, ranks, hits, order, strict=True):
+            ahead = tuple(form.words[place] for place in row[: min(rank - 1, AHEAD)])
+            later = [form.words[place] for place in row[rank - 1 : TOP]]
+            top = (*ahead[:TOP], *([item.item.answer, *later] if rank <= TOP else []))[:TOP]
+            bonus_hits = tuple(hit) if item.item.task in self.bonus_tasks else ()
+            scores.append(_scored(item, rank, top, bonus_hits=bonus_hits, ahead=ahead))
+        return scores
 
 
 def _scored(

@@ -25,7 +25,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, ModelError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, is_folder, natural_order, state_of
-from coref_automl.models.model_files import full_name, refuse_foreign, resolve, weights_fingerprint
+from coref_automl.models.model_files import full_name, refuse_sentence_transformer, resolve, weights_fingerprint
 from coref_automl.records import Evaluation, Provenance
 
 EVALUATIONS = "evaluations"
@@ -232,7 +232,8 @@ def _models(path: str, unread: list[str]) -> list[str]:
     if not models and unread:
         raise ModelError(unread[0])
     if not models:
-        refuse_foreign(folder)
+        resolve(path)
+        refuse_sentence_transformer(folder)
         raise ModelError(f"{path} holds no checkpoint (neither checkpoint-N nor config.json); pass a checkpoint, a run, or runs.")
     return models
 

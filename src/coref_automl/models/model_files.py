@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import expand_home, is_folder, natural_order
+from coref_automl.folders import State, expand_home, is_folder, is_there, natural_order, state_of
 from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
 from coref_automl.models.families import family, length_of
 from coref_automl.models.tokenizer_files import TOKENIZER_FILES, has_tokenizer, require_tokenizer
@@ -45,6 +45,7 @@ def resolve(model: str) -> str:
         return str(folder)
     path = expand_home(model)
     if model and path.is_dir():
+        refuse_adapter(path)
         return str(path)
     if path.is_file():
         raise ModelError(f"{model} is a file; pass the folder that holds config.json and the weights.")
@@ -69,6 +70,12 @@ def is_local(model: str) -> bool:
     return bool(_HUB_ID.fullmatch(model)) and isinstance(try_to_load_from_cache(model, "config.json"), str)
 
 
+def model_state(model: str) -> State:
+    """The state of a model's folder, for caches; empty for a hub id, whose files do not change."""
+    name = resolve(model)
+    return state_of(Path(name)) if is_folder(name) else ()
+
+
 def folder_of(model: str, *, weights: bool = True) -> Path:
     """Return the folder of a model; a hub id is downloaded (without `weights` only the small files) or found in the cache."""
     name = resolve(model)
@@ -80,7 +87,7 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
     except PermissionError as error:
         raise ModelError(f"{folder} cannot be read ({error.strerror}); make it readable, or pass another checkpoint.") from error
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
-        refuse_foreign(folder)
+        refuse_sentence_transformer(folder)
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
         hint = f"pass a checkpoint, such as {folder / inside[-1]}" if inside else "pass a folder that save_pretrained wrote"
         raise ModelError(f"{folder} is not a checkpoint (it has no config.json); {hint}.")
@@ -91,10 +98,17 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
     return folder
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Refuse folders of other libraries that are not a whole model."""
-    if (folder / "adapter_config.json").is_file():
-        raise ModelError(f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that.")
+def refuse_adapter(folder: Path) -> None:
+    """Refuse an adapter, even beside a whole model: with peft, transformers would load both, and without it, the model alone."""
+    if is_there(folder / "adapter_config.json"):
+        raise ModelError(
+            f"{folder} has a LoRA adapter (adapter_config.json); merge it into its base (merge_and_unload), save the result "
+            "into a folder of its own (save_pretrained), and pass that."
+        )
+
+
+def refuse_sentence_transformer(folder: Path) -> None:
+    """Refuse a folder of sentence-transformers whose encoder lies in a folder below."""
     if (folder / "modules.json").is_file():
         raise ModelError(f"{folder} is a sentence-transformers model; pass {folder / '0_Transformer'}, its encoder.")
 
@@ -234,6 +248,7 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
         ) from error
     if not folder.is_dir():  # no file matched, so nothing was written
         raise ModelError(f"{name} on the hub has no model (it has no config.json); check the name.")
+    refuse_adapter(folder)
     return folder
 
 

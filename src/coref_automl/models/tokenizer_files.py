@@ -15,6 +15,7 @@ from typing import Any
 
 from coref_automl import guard
 from coref_automl.errors import InputError, ModelError
+from coref_automl.folders import Version, version_of
 from coref_automl.store import read_json
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -92,12 +93,12 @@ def check_rules(name: str, folder: Path) -> None:
     for path in (folder / file for file in TOKENIZER_FILES if (folder / file).is_file()):
         guard.check_size(path)
     path = folder / "tokenizer.json"
-    if path.is_file() and (why := _failure(path, path.stat().st_size, path.stat().st_mtime_ns)):
+    if path.is_file() and (why := _failure(path, version_of(path))):
         raise ModelError(f"The tokenizer of {name} fails on a plain text ({why}); copy it again from the base model.")
 
 
 @lru_cache(maxsize=16)
-def _failure(path: Path, _size: int, _time: int) -> str:
+def _failure(path: Path, _version: Version) -> str:
     try:
         rules = read_json(path)
     except InputError:

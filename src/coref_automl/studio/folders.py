@@ -22,7 +22,7 @@ from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation, repeats_study, run_of
-from coref_automl.folders import EXPERIMENT, MANIFEST, check_name, is_done, kind_of_folder, natural_order
+from coref_automl.folders import EXPERIMENT, MANIFEST, check_name, is_done, kind_of_folder, natural_order, version_of
 from coref_automl.models.tokenizer_files import has_tokenizer
 from coref_automl.records import grouped
 from coref_automl.store import is_text
@@ -203,9 +203,8 @@ class Folders:
         return None if is_outside else files, sorted(inside, key=natural_order)
 
     def read_once(self, path: Path, read: Callable[[Path], T], what: str = "") -> T:
-        """Read a file, once while its size and time stay the same; `what` tells two readings of one file apart."""
-        stat = path.stat()
-        version = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        """Read a file, once while it stays the same; `what` tells two readings of one file apart."""
+        version = version_of(path)
         cached = self._read.get((path, what))
         if cached is None or cached[0] != version:
             cached = self._read[path, what] = (version, read(path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, WorkError
 from coref_automl.folders import MANIFEST, State, state_of
 from coref_automl.machine import without_panics
-from coref_automl.models.model_files import BUNDLED, resolve
+from coref_automl.models.model_files import BUNDLED, model_state
 from coref_automl.records import Provenance
 from coref_automl.relation.rows import TYPES
 from coref_automl.report.page import tokens
@@ -86,8 +86,7 @@ def answer(ws: Workspace, address: Address) -> str:
     if kind == "chains" and keys[0] != CHAINS:
         _check_base(ws, Path(models[keys[0]]))
     chosen = {key: models[key] for key in keys}
-    folders = [folder for source in chosen.values() if (folder := Path(source)).is_dir()]
-    changed = tuple((folder.stat().st_mtime_ns, state_of(folder)) for folder in folders)
+    changed = tuple(_states(Path(source)) for source in chosen.values())
     request = ("play", "play", changed, kind, *chosen.items(), *values.items())
     value = ws.boards.in_process(request, partial(_ask, kind, tuple(chosen.items()), values, PATIENCE), stays=True)
     if kind == "chains":
@@ -101,12 +100,23 @@ def answer(ws: Workspace, address: Address) -> str:
     return ws.pages.part("answer.html.j2", address, kind=kind, value=value, trained=trained)
 
 
-def _check_base(ws: Workspace, run: Path) -> None:
-    """Refuse a head with a LoRA encoder that is neither bundled nor under the folders."""
+def _states(source: Path) -> tuple[State, ...]:
+    """The state of all that answers: a model or a run with its models, and the encoders of LoRA heads. None of a bundled name."""
+    return tuple(state_of(folder, deep=True) for folder in (source, *map(Path, _bases(source))) if folder.is_dir())
+
+
+def _bases(run: Path) -> Iterator[str]:
+    """Yield the encoders, outside a run, that its LoRA heads change."""
     for path in run.glob("**/model/coreference.json"):
         model = read_stored(path, _Model)
-        base = model.get("base", "")
-        if model.get("rank") and base not in BUNDLED and not ws.folders.contains(Path(base)):
+        if model.get("rank"):
+            yield model.get("base", "")
+
+
+def _check_base(ws: Workspace, run: Path) -> None:
+    """Refuse a head with a LoRA encoder that is neither bundled nor under the folders."""
+    for base in _bases(run):
+        if base not in BUNDLED and not ws.folders.contains(Path(base)):
             raise InputError(f"{run.name} needs the encoder {base}, which is not under the given folders.")
 
 
@@ -180,7 +190,7 @@ def _fill(models: Models, values: dict[str, Any]) -> list[dict[str, Any]]:
 
     find_gap(values["text"])
     options = {"nouns_only": values["nouns"], "top": 10}
-    loaded = ((name, _masked_lm(source, state_of(Path(resolve(source))))) for name, source in models)
+    loaded = ((name, _masked_lm(source, model_state(source))) for name, source in models)
     return [fill(model, values["text"], name=name, **options).to_json() for name, model in loaded]
 
 

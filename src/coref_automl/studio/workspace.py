@@ -25,6 +25,7 @@ from coref_automl.comparison.study import Side, Study, between, looks_at, study_
 from coref_automl.comparison.study_data import MARGIN
 from coref_automl.engine.pool import kill_worker, single_worker
 from coref_automl.errors import ComparisonError, InputError
+from coref_automl.folders import Version, version_of
 from coref_automl.machine import block_sigint
 from coref_automl.studio.board import Board, Members, colors_of, find_members, load
 from coref_automl.studio.folders import FolderContents, Folders
@@ -91,15 +92,15 @@ class Boards:
         self.sets()
         return self._sets[2].get(run, COLORS[0])
 
-    def check_results(self, mark: str = "") -> dict[Path, tuple[int, int]]:
-        """Return the folders with results of outside checks, those of a set's study, with time and size of the files."""
+    def check_results(self, mark: str = "") -> dict[Path, Version]:
+        """Return the folders with results of outside checks, those of a set's study, with versions of the files."""
         results, contents = {}, self._folders.contents()
         study = self.sets()[mark].study if mark in self.sets() else None
         for run in contents.runs.values():
             if run.kind not in CHECKS or (study is not None and contents.study(f"{run.key}/") != study):
                 continue
             if (path := run.folder / CHECKS[run.kind].files.results).is_file():
-                results[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
+                results[run.folder] = version_of(path)
         return results
 
     def members(self, mark: str) -> Members:

@@ -153,7 +153,7 @@ class MaskedRows(Dataset):  # type: ignore[misc]
         self._plan, self._steps = plan, steps
         self._sorted: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))  # an epoch, and the argsort of its visits
         self._dataset: PackedDataset | None = dataset
-        self._folder = dataset.folder
+        self._folder = dataset.folder.absolute()  # for workers, wherever they start
         self._seq_len = dataset.seq_len
         self._masking = masking
         self._seed = seed

@@ -37,43 +37,25 @@ def items_of(row: dict[str, Any], *nouns: tuple[int, int]) -> Found:
     assert not drops
     spans = np.array(nouns, np.int32).reshape(-1, 2)
     tags = Tags(spans, np.full(len(spans), KINDS.index("NNG"), np.uint8), np.array([], np.int32))
-    return lambada_items(parse_document(passage.document, tags, LETTERS), passage, seed=0)
+    return lambada_items(parse_document(passage.document, tags, LETTERS), passage)
 
 
 def test_the_answer_stands_where_the_blank_stood_and_the_particle_stays() -> None:
     (passage,), _ = read_rows([ROW], read_passage, "silver")
     assert passage.document.text == "강이 있다. 사람은 대동강을 본다."
     assert passage.document.text[slice(*passage.gap)] == "대동강"
-    assert (passage.document.id, passage.cluster) == ("silver-7", "노래")
+    assert (passage.document.id, passage.document.title) == ("silver-7", "노래")
     (item,) = items_of(ROW).items
-    assert (item.answer, item.cluster, item.source) == ("대동강", "노래", "silver")
-    assert item.candidates == (("대동강",), ("사람",))
+    assert (item.answer, item.source) == ("대동강", "silver")
     assert item.antecedent is None
     assert item.distance == -1
 
 
-def test_the_passage_s_other_nouns_stand_behind_the_row_s_own_candidate() -> None:
+def test_the_nearest_occurrence_is_the_antecedent() -> None:
     row = {**ROW, "text": "기차와 시장과 대동강. 사람은 _을 본다."}
     (item,) = items_of(row, (0, 2), (4, 6), (8, 11)).items
-    assert item.candidates[:2] == (("대동강",), ("사람",))
-    assert sorted(item.candidates[2:]) == [("기차",), ("시장",)]
     assert item.antecedent == (8, 11)
     assert item.distance == 4
-
-
-def test_a_candidate_that_contains_the_answer_is_left_out_and_counted() -> None:
-    result = items_of({**ROW, "candidate": "대동강변"}, (0, 1), (7, 9))
-    assert result.items[0].candidates == (("대동강",), ("사람",))
-    assert result.drops == Counter({"the row's candidate contains its answer": 1})
-
-
-def test_a_passage_without_another_noun_is_dropped() -> None:
-    assert items_of({**ROW, "candidate": ""}).drops == Counter({"no other noun to choose from": 1})
-
-
-def test_several_candidates_in_a_list_are_all_used() -> None:
-    (item,) = items_of({**ROW, "candidate": ["사람", "바다"]}).items
-    assert item.candidates[1:] == (("사람",), ("바다",))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +73,7 @@ def test_rows_that_are_no_passage_are_counted_by_reason(change: dict[str, Any], 
 def test_a_row_with_half_a_surrogate_pair_is_counted(key: str) -> None:
     half = {**ROW, key: ROW[key] + "\ud800"}
     result, drops = read_rows([half, {**ROW, "title": "\U0001f600"}], read_passage, "silver")
-    assert [passage.cluster for passage in result] == ["\U0001f600"]
+    assert [passage.document.title for passage in result] == ["\U0001f600"]
     assert drops == Counter({"half of a surrogate pair": 1})
     with speaking("ko"):
         assert [in_words(reason) for reason in drops] == ["서로게이트 쌍의 절반"]
@@ -100,12 +82,14 @@ def test_a_row_with_half_a_surrogate_pair_is_counted(key: str) -> None:
 @pytest.mark.parametrize(("index", "name"), [(0, "silver-0"), (None, "silver-1"), ("", "silver-1"), ("a", "silver-a")])
 def test_an_empty_index_is_none_and_zero_is_one(index: object, name: str) -> None:
     result, _ = read_rows([ROW, {**ROW, "index": index, "title": None}], read_passage, "silver")
-    assert (result[1].document.id, result[1].cluster) == (name, name)
+    assert (result[1].document.id, result[1].document.title) == (name, "")
 
 
-def test_without_a_title_every_row_is_its_own_cluster() -> None:
-    result, _ = read_rows([{**ROW, "title": None}, {"text": "_다", "answer": "강"}], read_passage, "silver")
-    assert [passage.cluster for passage in result] == ["silver-7", "silver-1"]
+def test_passages_of_one_title_are_one_cluster_and_without_a_title_each_is_its_own() -> None:
+    other = {**ROW, "text": "산이 있다. 사람은 _을 본다."}
+    clusters = [items_of(row).items[0].cluster for row in (ROW, other, {**ROW, "title": None}, {**other, "title": None})]
+    assert clusters[0] == clusters[1]
+    assert len(set(clusters)) == 3
 
 
 @given(st.text(st.sampled_from("강이 있다.각́"), max_size=12), st.text(st.sampled_from("을 본다.́"), max_size=12))

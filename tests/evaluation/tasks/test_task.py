@@ -1,4 +1,4 @@
-"""What every task shares: distances, tags of spans, candidates, limits."""
+"""What every task shares: distances, tags of spans, limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.evaluation.tasks.task import ParsedDocument, choose_candidates, parse_document, spread
+from coref_automl.evaluation.tasks.task import ParsedDocument, parse_document, spread
 from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document
 from tests.evaluation.sketch import sketch
@@ -36,24 +36,8 @@ def test_a_span_s_tag_is_that_of_the_nouns_in_it() -> None:
     assert doc.tag_of((3, 4)) == ""
 
 
-words = st.text(st.sampled_from("가나다"), min_size=1, max_size=3)
-
-
-@given(answer=words, others=st.lists(words, max_size=40), first=st.lists(words, max_size=3), seed=st.integers(0, 5))
-def test_candidates_are_distinct_apart_from_the_answer_and_at_most_twenty(
-    answer: str, others: list[str], first: list[str], seed: int
-) -> None:
-    chosen = [group[0] for group in choose_candidates(answer, others, draw=(seed,), first=first)]
-    assert chosen[0] == answer
-    assert len(chosen) == len(set(chosen)) <= 20
-    assert all(word not in answer and answer not in word for word in chosen[1:])
-    named = [word for word in dict.fromkeys(first) if word not in answer and answer not in word]
-    assert chosen[1 : 1 + len(named)] == named
-    assert chosen == [group[0] for group in choose_candidates(answer, reversed(others), draw=(seed,), first=first)]
-
-
 def item(document: str, number: int) -> ClozeItem:
-    return ClozeItem(f"{document}{number}", "real", document, document, "s", 0, 1, "가", "NNG", (("가",), ("나",)))
+    return ClozeItem(f"{document}{number}", "real", document, document, "s", 0, 1, "가", "NNG")
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(1, 20))
