@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 import admission_table
 from coref_automl.config import from_mapping, read_yaml
+from coref_automl.evaluation.choice import Choice
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer, ScoringItem, pick
@@ -39,7 +40,7 @@ from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import WINDOW
 from coref_automl.models.load import load_masked_lm
 from coref_automl.models.vocabulary import word_ids
-from coref_automl.records import ClozeItem
+from coref_automl.records import ClozeItem, ItemScore
 from coref_automl.store import atomic_write
 from coref_automl.training.folder import checkpoints_of
 
@@ -111,6 +112,14 @@ class ReadyScorer(Scorer):
     def prepare(self, item: ClozeItem, *_: Any) -> ScoringItem:
         return self.ready[item.id]
 
+    def choose(self, item: ScoringItem, choice: Choice, sums: NDArray[np.float64]) -> ItemScore:
+        """A bonus on the words of a choice that are visible in the window."""
+        context = np.concatenate([item.window.before, [-1], item.window.after])
+        visible = np.array([bool(len(places_of(context, pieces))) for pieces in choice.pieces])
+        totals = [sums + bonus * visible for bonus in COPY_BONUSES]
+        hits = tuple(bool(total[0] > total[1:].max()) for total in totals)
+        return replace(super().choose(item, choice, sums), bonus_hits=hits)
+
 
 class WithoutMentions(ReadyScorer):
     """The same, with every other occurrence of the answer's pieces in the window replaced by masks.
@@ -139,12 +148,17 @@ class ReadyWindows:
 def masked(ids: NDArray[np.int32], forms: set[tuple[int, ...]], mask_id: int) -> NDArray[np.int32]:
     hidden = ids.copy()
     for form in forms:
-        if len(form) > len(ids):
-            continue
-        places = np.lib.stride_tricks.sliding_window_view(ids, len(form))
-        for start in np.flatnonzero((places == np.array(form)).all(axis=1)):
+        for start in places_of(ids, form):
             hidden[start : start + len(form)] = mask_id
     return hidden
+
+
+def places_of(ids: NDArray[np.integer], form: tuple[int, ...]) -> NDArray[np.int64]:
+    """Where these pieces begin."""
+    if len(form) > len(ids):
+        return np.empty(0, np.int64)
+    places = np.lib.stride_tricks.sliding_window_view(ids, len(form))
+    return np.flatnonzero((places == np.array(form)).all(axis=1))
 
 
 def add_noise(model: Any, share: float, draw: int) -> None:

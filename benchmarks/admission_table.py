@@ -199,10 +199,10 @@ def _said(passed: bool) -> str:
 
 
 def _cheat(items: Weighted, scores: Scores) -> tuple[Verdict, float | None]:
-    """The best gain of a bonus on the base, and that bonus. Bonuses have hits at 1 alone."""
+    """The best gain of a bonus on the base, and that bonus. Bonuses have hits at 1 alone; without them nothing is decided."""
     base = scores.groups[BASE]
     if (items.at != 1).any() or not base["has_bonus"][0, items.places].all():
-        return Verdict(math.nan, math.nan, math.nan, "-"), None
+        return Verdict(math.nan, math.nan, math.nan, "undecided"), None
     plain = items.of_ranks(base["rank"])
     hits = [(base["bonus"][0][items.places, column] * items.weights)[None] for column in range(len(COPY_BONUSES))]
     gains = [_difference(hit, plain, items) for hit in hits]
@@ -310,7 +310,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 def _cell(row: Row, name: str) -> str:
     test = row.tests.get(name)
     if test is None or math.isnan(test.value):
-        return "-"
+        return "-" if test is None else f"-{MARKS[test.says]}"
     sign = "" if name == "noise" else "+"
     interval = "" if math.isnan(test.low) else f" [{test.low:+.1f}, {test.high:+.1f}]"
     bonus = f" at {row.cheat_bonus:+g}" if name == "cheat" and row.cheat_bonus is not None else ""

@@ -11,9 +11,13 @@ import torch
 
 import admission
 import admission_table
+from coref_automl.evaluation.choice import Choice
 from coref_automl.evaluation.metrics import COPY_BONUSES
+from coref_automl.evaluation.scorer import Scorer
 from coref_automl.models.heads import encode_at
 from coref_automl.models.load import load_masked_lm
+from coref_automl.models.vocabulary import word_ids
+from coref_automl.records import ClozeItem
 
 
 def test_every_occurrence_of_either_form_is_hidden_and_nothing_else() -> None:
@@ -119,3 +123,17 @@ def test_each_control_alone_refuses_a_metric(tmp_path: Path, test: str, change: 
 def test_too_few_documents_leave_a_metric_undecided(tmp_path: Path) -> None:
     near = SOUND | {"words": (0.609, 0.409)}
     assert says(written(tmp_path, near), "noun1")["format"] == "undecided"
+
+
+def test_a_bonus_in_a_choice_goes_to_the_words_that_stand_in_the_window() -> None:
+    text = "양자역학은 어렵다. 그는 상대성이론을 배웠다."
+    start = text.index("상대성이론")
+    item = ClozeItem("i", "real-choice", "a", "a", "s", start, start + 5, "상대성이론", "NNG")
+    loaded = load_masked_lm("bundled:ko-mini", seq_len=256)
+    scorer = admission.ReadyScorer(loaded, np.zeros(loaded.model.config.vocab_size, np.bool_), seq_len=256)
+    prepared = Scorer.prepare(scorer, item, text)
+    seen = tuple(word_ids(loaded.tokenizer, "양자역학", initial=True))
+    choice = Choice(("상대성이론", "양자역학", "진공관"), (prepared.window.pieces, seen, (5, 6)))
+    score = scorer.choose(prepared, choice, np.array([-5.0, -5.6, -9.0]))
+    assert score.rank == 1
+    assert dict(zip(COPY_BONUSES, score.bonus_hits, strict=True)) == {bonus: bonus <= 0.5 for bonus in COPY_BONUSES}

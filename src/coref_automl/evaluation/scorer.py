@@ -183,11 +183,12 @@ class Scorer:
                 for (number, row), values in zip(owned[part], log_probabilities, strict=True):
                     pieces, words = (list(column) for column in zip(*row.targets, strict=True))
                     sums[number][words] += values[torch.tensor(pieces, device=values.device)].double().cpu().numpy()
-        return [
-            _scored(item, item.choice.rank(total), item.choice.best(total, TOP))
-            for item, total in zip(batch, sums, strict=True)
-            if item.choice is not None
-        ]
+        chosen = zip(batch, sums, strict=True)
+        return [self.choose(item, item.choice, total) for item, total in chosen if item.choice is not None]
+
+    def choose(self, item: ScoringItem, choice: Choice, sums: NDArray[np.float64]) -> ItemScore:
+        """The score of a choice from the log-probabilities of its words."""
+        return _scored(item, choice.rank(sums), choice.best(sums, TOP))
 
     def _encode(self, rows: Sequence[Ids], columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Run the encoder; returns the hidden states at one column of each row, and the ids."""
