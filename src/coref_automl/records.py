@@ -20,7 +20,7 @@ Correction = Literal["none", "holm", "bh", "max-t"]
 Finding = Literal["better", "worse", "same", "not shown"]
 FEW_CLUSTERS = 100
 """With fewer clusters than this, halves are equally large."""
-Objective = Literal["mlm", "combined", "entity", "copy", "link", "copy+link"]
+Objective = Literal["mlm", "nouns", "combined", "entity", "copy", "link", "copy+link"]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 """Training objectives in the order of tables; `training/masking` says what each hides."""
 Task = str

@@ -168,6 +168,50 @@ def test_an_entity_rate_of_zero_leaves_the_background_alone() -> None:
     assert (labels[:, 10:12] == IGNORED).all()
 
 
+def test_nouns_leaves_no_mention_of_a_hidden_noun_visible() -> None:
+    source = row(40, 24, mentions=[*CHAINED[:4], (30, 32, 0), (45, 46, 2), (52, 53, 2)])
+    source.tokens[[2, 10, 30]], source.tokens[[3, 11, 31]] = 5, 61  # one form
+    source.tokens[[20, 25]], source.tokens[[45, 52]] = 7, 8
+    source.tokens[[50, 57]], source.tokens[[51, 58]] = 5, 61  # in the second document, in no chain
+    ids, labels = many(source, settings("nouns", background=0.05, entity_rate=0.5))
+    hidden, whole = 0, np.column_stack([source.tokens[:-1], source.tokens[1:]])
+    for shown, targets in zip(ids, labels, strict=True):
+        for form in ((5, 61), (7,), (8,)):
+            places = [at for at in range(63) if tuple(whole[at, : len(form)]) == form]
+            seen = [at for at in places if tuple(shown[at : at + len(form)]) == form]
+            gone = [at for at in places if (targets[at : at + len(form)] != IGNORED).all()]
+            if len(form) == 2 or form == (8,):  # 7 stands in no chain and is background
+                assert not (seen and gone)
+                hidden += bool(gone)
+    assert hidden > 100
+    expected = 0.5 * (2 + 2 + 1)  # the later mentions of the forms, at the entity rate
+    mentioned = np.isin(source.tokens, (5, 61, 8))
+    assert (labels[:, mentioned] != IGNORED).sum(axis=1).mean() == pytest.approx(expected, rel=0.25)
+
+
+def test_nouns_hides_as_many_tokens_as_entity() -> None:
+    rng = np.random.default_rng(3)
+    starts = np.arange(2, 250, 4)
+    ends, numbers = starts + 1 + rng.integers(2, size=62), rng.integers(0, 15, 62)
+    chained = [(int(start), int(end), int(chain)) for start, end, chain in zip(starts, ends, numbers, strict=True)]
+    source = row(256, total=256, mentions=chained)
+    source.tokens[1:255] = np.arange(254) + 100
+    special = np.zeros(400, dtype=bool)
+    special[:4] = True
+    shares = {}
+    for objective in ("entity", "nouns"):
+        chosen = replace(settings(objective), special=special, starts=~special)
+        shares[objective] = (many(source, chosen)[1] != IGNORED).mean()
+    assert shares["nouns"] == pytest.approx(shares["entity"], rel=0.05)
+
+
+def test_nouns_depends_on_seed_epoch_and_row_alone() -> None:
+    source = row(60, mentions=CHAINED)
+    masks = {key: mask_row(source, settings("nouns"), row_rng(*key))[1].tolist() for key in [(7, 3, 11), (8, 3, 11), (7, 4, 11)]}
+    assert mask_row(source, settings("nouns"), row_rng(7, 3, 11))[1].tolist() == masks[7, 3, 11]
+    assert len({tuple(mask) for mask in masks.values()}) == 3
+
+
 def test_combined_mixes_rows_by_ratio() -> None:
     source = row(60, mentions=CHAINED)
     chosen = settings("combined", ratio=0.25, background=0.0, min_prob=0.2, max_prob=0.2)

@@ -8,7 +8,7 @@ half precision, the head always in float32, because rounded logits tie.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -30,7 +30,7 @@ from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, ItemScore
+from coref_automl.records import ClozeItem, ItemScore, Task
 
 TOP = 5
 AHEAD = 256
@@ -92,6 +92,9 @@ class Form:
 
 class Scorer:
     """Scores with one model on its device. `nouns` are the entries that compete; tasks with `any_word` allow all words."""
+
+    bonus_tasks: Collection[Task] = ("real", "new")
+    """Tasks whose scores have `bonus_hits`."""
 
     def __init__(
         self, loaded: LoadedModel, nouns: NDArray[np.bool_], *, seq_len: int, dtype: str = "float32", budget: int | None = None
@@ -180,11 +183,12 @@ class Scorer:
                 for (number, row), values in zip(owned[part], log_probabilities, strict=True):
                     pieces, words = (list(column) for column in zip(*row.targets, strict=True))
                     sums[number][words] += values[torch.tensor(pieces, device=values.device)].double().cpu().numpy()
-        return [
-            _scored(item, item.choice.rank(total), item.choice.best(total, TOP))
-            for item, total in zip(batch, sums, strict=True)
-            if item.choice is not None
-        ]
+        chosen = zip(batch, sums, strict=True)
+        return [self.choose(item, item.choice, total) for item, total in chosen if item.choice is not None]
+
+    def choose(self, item: ScoringItem, choice: Choice, sums: NDArray[np.float64]) -> ItemScore:
+        """The score of a choice from the log-probabilities of its words."""
+        return _scored(item, choice.rank(sums), choice.best(sums, TOP))
 
     def _encode(self, rows: Sequence[Ids], columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Run the encoder; returns the hidden states at one column of each row, and the ids."""
@@ -231,7 +235,7 @@ class Scorer:
             ahead = tuple(form.words[place] for place in row[: min(rank - 1, AHEAD)])
             later = [form.words[place] for place in row[rank - 1 : TOP]]
             top = (*ahead[:TOP], *([item.item.answer, *later] if rank <= TOP else []))[:TOP]
-            bonus_hits = tuple(hit) if item.item.task in ("real", "new") else ()
+            bonus_hits = tuple(hit) if item.item.task in self.bonus_tasks else ()
             scores.append(_scored(item, rank, top, bonus_hits=bonus_hits, ahead=ahead))
         return scores
 

@@ -6,6 +6,8 @@ which workers request rows: these three are the key of a counter-based generator
 Objectives:
     mlm        random tokens or whole words; the rate grows from `min_prob` to `max_prob` with the unpadded length of the document
                piece, or is sampled between them per piece, or falls from the larger to the smaller over the run
+    nouns      whole nouns are hidden with all their mentions in the row, so that nothing is left to copy: the control of entity,
+               with the same expected share of hidden tokens and the same background
     entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] per token, never the first mention;
                ordinary mlm outside all mentions (`background`) preserves the language model
     combined   a fraction `ratio` of the rows is entity, the others are mlm; a row without a repeated noun is always mlm
@@ -33,12 +35,13 @@ Rates = NDArray[np.float64] | float
 class ObjectiveKind:
     """What an objective hides. `entity_rows` is the fraction of rows, among those with a repeated noun, whose later mentions are
     hidden; None takes `Masking.ratio`. Other rows are masked as mlm, or with `background` alone if the objective needs chains.
-    `losses` are added to the loss of the hidden tokens."""
+    `losses` are added to the loss of the hidden tokens. `whole_nouns` hides every mention of the nouns that it hides."""
 
     about: str
     entity_rows: float | None
     needs_chains: bool = False
     losses: tuple[MentionLoss, ...] = ()
+    whole_nouns: bool = False
 
     def share(self, ratio: float) -> float:
         return ratio if self.entity_rows is None else self.entity_rows
@@ -46,6 +49,9 @@ class ObjectiveKind:
 
 OBJECTIVES: dict[Objective, ObjectiveKind] = {
     "mlm": ObjectiveKind("masked language modelling", 0.0),
+    "nouns": ObjectiveKind(
+        "noun masking: a repeated noun is hidden with all its mentions", 1.0, needs_chains=True, whole_nouns=True
+    ),
     "combined": ObjectiveKind("masked language modelling and entity masking, mixed by row", None),
     "entity": ObjectiveKind("entity masking: later mentions of a repeated noun are hidden whole", 1.0, needs_chains=True),
     "copy": ObjectiveKind("entity masking, and a hidden mention is found among visible ones", 1.0, True, ("copy",)),
@@ -120,7 +126,12 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
     as_entity = bool(len(later)) and (objective.entity_rows == 1 or rng.random() < objective.share(settings.ratio))
     spans = np.zeros(len(tokens), dtype=bool)
     if as_entity:
-        spans = _covered(_sampled(later, mention_rates(np.asarray(row.mentions), settings), rng), len(tokens)) & maskable
+        mentions = np.asarray(row.mentions)
+        rates_of_later = mention_rates(mentions, settings)
+        if objective.whole_nouns:
+            spans = whole_nouns(tokens, mentions, rates_of_later, rng) & maskable
+        else:
+            spans = _covered(_sampled(later, rates_of_later, rng), len(tokens)) & maskable
         free = maskable & ~_covered(np.asarray(row.mentions), len(tokens))
         rates: Rates = settings.background
     else:
@@ -208,6 +219,38 @@ def _sampled(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generat
         uniform = (rates == rates[0]).all()
         chosen[rng.integers(len(later)) if uniform else rng.choice(len(later), p=rates / rates.sum())] = True
     return later[chosen]
+
+
+def whole_nouns(tokens: IntArray, mentions: IntArray, rates: NDArray[np.float64], rng: np.random.Generator) -> BoolArray:
+    """Choose nouns by lot and return all their places, until as many tokens are hidden as `rates` of later mentions would hide.
+
+    A place is a mention or any other occurrence of its tokens in the row: chains are capped, and packed documents may share a
+    noun. The noun that crosses the expected number is taken with the probability that keeps the mean.
+    """
+    later = later_mentions(mentions)
+    missing = float((rates * (later[:, 1] - later[:, 0])).sum())
+    hidden = np.zeros(len(tokens), dtype=bool)
+    for chain in rng.permutation(np.unique(mentions[:, 2])):
+        places = ~hidden & _places(tokens, mentions[mentions[:, 2] == chain])
+        count = int(places.sum())
+        if count > missing and rng.random() * count >= missing:
+            break
+        hidden |= places
+        missing -= count
+        if missing <= 0:
+            break
+    return hidden
+
+
+def _places(tokens: IntArray, mentions: IntArray) -> BoolArray:
+    """Return True at every occurrence of the tokens of any of the mentions."""
+    found = np.zeros(len(tokens), dtype=bool)
+    for form in {tuple(tokens[start:end].tolist()) for start, end, _ in mentions.tolist()}:
+        windows = np.lib.stride_tricks.sliding_window_view(tokens, len(form))
+        begins = np.flatnonzero((windows == np.array(form)).all(axis=1))
+        for offset in range(len(form)):
+            found[begins + offset] = True
+    return found
 
 
 def _covered(spans: IntArray, length: int) -> BoolArray:

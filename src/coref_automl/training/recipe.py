@@ -30,7 +30,7 @@ class TrainRecipe:
     model: Annotated[str, Setting("Hub id, folder, bundled:ko-mini, or new:SHAPE for random weights.")]
     dataset: Annotated[str, Setting("Folder made by `coref-automl prepare`.")]
     out: Annotated[str, Setting("Folder of the run; must be empty or from the same command.", free=True)]
-    objective: Annotated[Objective, Setting("mlm, entity, combined, copy, link or copy+link.")] = "mlm"
+    objective: Annotated[Objective, Setting(f"{', '.join(OBJECTIVES)}.")] = "mlm"
     tokenizer: Annotated[str | None, Setting("Tokenizer of a new:SHAPE model.")] = None
     words_from: Annotated[str | None, Setting("Take word embeddings and mask head of a new:SHAPE from this model.")] = None
     epochs: Annotated[float | None, Setting("Epochs; may be fractional. Default 5 if no other budget is given.", above=0)] = None
