@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 import admission_table
 from coref_automl.config import from_mapping, read_yaml
-from coref_automl.evaluation.choice import Choice
+from coref_automl.evaluation.choice import WordChoice
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer, ScoringItem, pick
@@ -112,7 +112,7 @@ class ReadyScorer(Scorer):
     def prepare(self, item: ClozeItem, *_: Any) -> ScoringItem:
         return self.ready[item.id]
 
-    def choose(self, item: ScoringItem, choice: Choice, sums: NDArray[np.float64]) -> ItemScore:
+    def choose(self, item: ScoringItem, choice: WordChoice, sums: NDArray[np.float64]) -> ItemScore:
         """A bonus on the words of a choice that are visible in the window."""
         context = np.concatenate([item.window.before, [-1], item.window.after])
         visible = np.array([bool(len(places_of(context, pieces))) for pieces in choice.pieces])

@@ -11,7 +11,7 @@ import torch
 
 import admission
 import admission_table
-from coref_automl.evaluation.choice import Choice
+from coref_automl.evaluation.choice import WordChoice
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer
 from coref_automl.models.heads import encode_at
@@ -133,7 +133,7 @@ def test_a_bonus_in_a_choice_goes_to_the_words_that_stand_in_the_window() -> Non
     scorer = admission.ReadyScorer(loaded, np.zeros(loaded.model.config.vocab_size, np.bool_), seq_len=256)
     prepared = Scorer.prepare(scorer, item, text)
     seen = tuple(word_ids(loaded.tokenizer, "양자역학", initial=True))
-    choice = Choice(("상대성이론", "양자역학", "진공관"), (prepared.window.pieces, seen, (5, 6)))
+    choice = WordChoice(("상대성이론", "양자역학", "진공관"), (prepared.window.pieces, seen, (5, 6)))
     score = scorer.choose(prepared, choice, np.array([-5.0, -5.6, -9.0]))
     assert score.rank == 1
     assert dict(zip(COPY_BONUSES, score.bonus_hits, strict=True)) == {bonus: bonus <= 0.5 for bonus in COPY_BONUSES}
