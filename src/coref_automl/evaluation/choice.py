@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WordChoice:
     """The words of one item, the answer first, each as its pieces."""
 
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class Choice:
         return tuple(self.words[number] for number in np.argsort(-sums, kind="stable")[:most])
 
 
-def choice_of(item: ClozeItem, window: Window, nouns: Sequence[str], tokenizer: FastTokenizer) -> Choice | None:
+def choice_of(item: ClozeItem, window: Window, nouns: Sequence[str], tokenizer: FastTokenizer) -> WordChoice | None:
     """The choice of an item; None if its answer is one piece, has no token edges, or has no two rivals."""
     if not window.whole or len(window.pieces) < 2 or tokenizer.unk_token_id in window.pieces:
         return None
@@ -64,4 +64,4 @@ def choice_of(item: ClozeItem, window: Window, nouns: Sequence[str], tokenizer: 
         pieces = tuple(word_ids(tokenizer, word, initial=window.initial))
         if len(pieces) == len(window.pieces) and tokenizer.unk_token_id not in pieces and len(rivals) < MOST:
             rivals.setdefault(pieces, word)
-    return Choice(tuple(rivals.values()), tuple(rivals)) if len(rivals) >= LEAST else None
+    return WordChoice(tuple(rivals.values()), tuple(rivals)) if len(rivals) >= LEAST else None
