@@ -21,7 +21,7 @@ from torch import Tensor
 from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
 from coref_automl.evaluation.answers import answerable
-from coref_automl.evaluation.choice import WordChoice, Row, choice_of
+from coref_automl.evaluation.choice import Row, WordChoice, choice_of
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Ids, Lengths, Window, maker_for
