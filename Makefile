@@ -21,7 +21,7 @@ test: .venv/.for-test lint
 
 # What another machine changes, as it runs it: no bfloat16 instructions, no list of usable cores (macOS), no optional programs.
 # Statistics, comparison, reports and pages compute with none of these.
-MASKED := $(addprefix tests/,bench cli corpus coreference engine evaluation experiment models relation studio training tuning) tests/test_*.py
+MASKED := $(addprefix tests/,base bench cli corpus deberta_kernels evaluation extras models training) tests/test_*.py
 test-masked: .venv/.for-test
 	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest $(TWO) $(MASKED)
 
@@ -29,9 +29,9 @@ journeys: .venv/.for-test
 	$(BIN)/python -m pytest -m journey $(JOURNEYS)
 
 kernels: .venv/.for-kernels
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_kernel_dropout.py tests/training/test_fused_run.py \
-	  tests/models/test_disentangled_layout.py
-	$(BIN)/python -m pytest -n 2 -m journey tests/models/test_kernels_compile.py
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/deberta_kernels/test_kernel_dropout.py tests/training/test_fused_run.py \
+	  tests/deberta_kernels/test_disentangled_layout.py
+	$(BIN)/python -m pytest -n 2 -m journey tests/deberta_kernels/test_kernels_compile.py
 
 # make torture SECONDS=600 SEED=1: bad inputs, signals, bombs, changed inputs, two at once and full disks against every command; says what failed, and how to repeat it.
 SECONDS ?= 600

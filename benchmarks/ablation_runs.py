@@ -14,15 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import from_mapping, to_mapping
-from coref_automl.engine.pool import Call, Returned, run_calls
-from coref_automl.errors import EvaluationError, InputError
-from coref_automl.folders import is_done
-from coref_automl.machine import usable_cores
-from coref_automl.progress import Progress, quiet
-from coref_automl.relation.data import RowCache
-from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.train import train_relation
+from coref_automl.base.config import from_mapping, to_mapping
+from coref_automl.base.errors import EvaluationError, InputError
+from coref_automl.base.folders import is_done
+from coref_automl.base.machine import usable_cores
+from coref_automl.base.pool import Call, Returned, run_calls
+from coref_automl.base.progress import Progress, quiet
+from coref_automl.extras.relation.data import RowCache
+from coref_automl.extras.relation.recipe import RelationRecipe
+from coref_automl.extras.relation.train import train_relation
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"scheme": "none"},

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from coref_automl.errors import ComparisonError, InputError
-from coref_automl.folders import is_done
-from coref_automl.records import Record
-from coref_automl.relation.data import RelationData, sentence_key
-from coref_automl.relation.metrics import Scored, method_verdict, score
-from coref_automl.relation.rows import gold_indices
-from coref_automl.relation.scoring import has_predictions, read_probabilities, read_scores
+from coref_automl.base.errors import ComparisonError, InputError
+from coref_automl.base.folders import is_done
+from coref_automl.base.records import Record
+from coref_automl.base.store import read_json
+from coref_automl.extras.relation.data import RelationData, sentence_key
+from coref_automl.extras.relation.metrics import Scored, method_verdict, score
+from coref_automl.extras.relation.rows import gold_indices
+from coref_automl.extras.relation.scoring import has_predictions, read_probabilities, read_scores
 from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.store import read_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ import torch
 from numpy.typing import NDArray
 
 import admission_table
-from coref_automl.config import from_mapping, read_yaml
+from coref_automl.base.config import from_mapping, read_yaml
+from coref_automl.base.records import ClozeItem, ItemScore
+from coref_automl.base.store import atomic_write
 from coref_automl.evaluation.choice import WordChoice
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import COPY_BONUSES
@@ -40,8 +42,6 @@ from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import WINDOW
 from coref_automl.models.load import load_masked_lm
 from coref_automl.models.vocabulary import word_ids
-from coref_automl.records import ClozeItem, ItemScore
-from coref_automl.store import atomic_write
 from coref_automl.training.folder import checkpoints_of
 
 READY = "ready.pickle"

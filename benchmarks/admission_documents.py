@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.base.store import write_jsonl
 from coref_automl.corpus.clean import limits, rank
-from coref_automl.store import write_jsonl
 
 SALT = "admission-1/"
 

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.store import write_json
 from coref_automl.evaluation.metrics import COPY_BONUSES, METRICS, Metric
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
-from coref_automl.store import write_json
 
 FORMAT = 1.0
 GAIN = 1.0

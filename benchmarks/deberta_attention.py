@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from coref_automl.models.execution import packed_masks, use_attention
-from coref_automl.models.fused_deberta import attention_of
 from coref_automl.models.heads import encode, predict
+from deberta_kernels.fused_deberta import attention_of
 
 FLOAT32_LIMIT = 1e-4
 BFLOAT16_LIMIT = 3e-2

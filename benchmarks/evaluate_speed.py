@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from base_models import base_deberta
+from coref_automl.base.records import ClozeItem
 from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.scorer import Scorer, pick
+from coref_automl.extras.study.probe import Stopwatch
 from coref_automl.models.execution import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer
-from coref_automl.records import ClozeItem
-from coref_automl.tuning.probe import Stopwatch
 
 
 def timed(scorer: Scorer, items: list[ClozeItem], evalset: EvalSet, device: str) -> Stopwatch:

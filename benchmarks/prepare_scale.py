@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from coref_automl.engine.pool import call_on_worker
+from coref_automl.base.pool import call_on_worker
 
 FILES = ("tokens.npy", "blocks.npy", "mentions.npy", "documents.jsonl", "manifest.json")
 
@@ -99,7 +99,7 @@ def store_tags(texts: Path, cache: Path) -> None:
     """The tags of every text, put together from those of its sentences: what would take Kiwi hours."""
     import numpy as np
 
-    from coref_automl import korean
+    from coref_automl.base import korean
 
     known = dict(zip(own := sentences(), korean.Tagger(None).tag(own), strict=True))
     store, fresh = korean._TagStore(cache / f"tags3-{korean.kiwi_version()}.sqlite"), dict[bytes, korean.Tags]()

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from ablation_runs import VARIANTS, Ran, run_variants, variants_of
 from ablation_table import Line, fill_section, markdown, table
-from coref_automl.errors import CorefError
-from coref_automl.progress import Progress
-from coref_automl.relation.data import read_relations
-from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.store import write_json, write_text
+from coref_automl.base.errors import CorefError
+from coref_automl.base.progress import Progress
+from coref_automl.base.store import write_json, write_text
+from coref_automl.extras.relation.data import read_relations
+from coref_automl.extras.relation.recipe import RelationRecipe
 
 FIRST = "none,plain,typed,punct,typed-punct"
 

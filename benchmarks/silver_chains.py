@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.coreference.data import read_schemes
-from coref_automl.coreference.documents import CorefDocument
-from coref_automl.coreference.head import MASKED_LOGIT, Surfaces
-from coref_automl.coreference.metrics import conll, score_document, sum_scores
-from coref_automl.coreference.model import CoreferenceModel, load_model
-from coref_automl.coreference.resolve import EncodedDocument, antecedent_probabilities, join_chain, select_mentions
-from coref_automl.coreference.tokens import TokenizedDocument, tokenize_documents, windows, within_sentence
+from coref_automl.extras.coreference.data import read_schemes
+from coref_automl.extras.coreference.documents import CorefDocument
+from coref_automl.extras.coreference.head import MASKED_LOGIT, Surfaces
+from coref_automl.extras.coreference.metrics import conll, score_document, sum_scores
+from coref_automl.extras.coreference.model import CoreferenceModel, load_model
+from coref_automl.extras.coreference.resolve import EncodedDocument, antecedent_probabilities, join_chain, select_mentions
+from coref_automl.extras.coreference.tokens import TokenizedDocument, tokenize_documents, windows, within_sentence
 from coref_automl.models.execution import autocast
 
 _THRESHOLDS = np.arange(-2, 1.01, 0.25).tolist()

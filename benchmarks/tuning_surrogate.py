@@ -21,20 +21,20 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import OUTCOME, Job, Outcome
-from coref_automl.engine.launch import FinishedJob
-from coref_automl.progress import quiet
-from coref_automl.records import Half
+from coref_automl.base.job import OUTCOME, Job, Outcome
+from coref_automl.base.launch import FinishedJob
+from coref_automl.base.progress import quiet
+from coref_automl.base.records import Half
+from coref_automl.base.store import write_json
+from coref_automl.extras.tune.choosing import JobRunner
+from coref_automl.extras.tune.finish import Final, finish
+from coref_automl.extras.tune.problem import Problem, Report, Start, job_key, run_folder
+from coref_automl.extras.tune.recipe import REPORTS, TuneRecipe
+from coref_automl.extras.tune.run import run_search
+from coref_automl.extras.tune.search import Search, origin_of
+from coref_automl.extras.tune.space import Dimension, Space
+from coref_automl.extras.tune.storage import open_study
 from coref_automl.statistics.planning import PAIRS, Paired, judged, looks_of
-from coref_automl.store import write_json
-from coref_automl.tuning.choosing import JobRunner
-from coref_automl.tuning.finish import Final, finish
-from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_folder
-from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.run import run_search
-from coref_automl.tuning.search import Search, origin_of
-from coref_automl.tuning.space import Dimension, Space
-from coref_automl.tuning.storage import open_study
 
 SEEDS, SETTINGS, RUNS = 0.15, 8.4, 9.2
 ITEMS: dict[Half, int] = {"select": 3280, "confirm": 3640}

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.records import Estimate
+from coref_automl.base.records import Estimate
 from coref_automl.statistics.crossed import Crossed, crossed
 from coref_automl.statistics.intervals import difference_intervals, step_down_max_t
 from coref_automl.statistics.methods import method_verdict

@@ -17,8 +17,8 @@ import lzma
 import re
 from pathlib import Path
 
+from coref_automl.base.store import write_jsonl
 from coref_automl.corpus.clean import rank
-from coref_automl.store import write_jsonl
 
 TAKEN = {"wikinews_ko": (160, 300, 3000), "court_precedents": (145, 600, 3000)}
 """Of each source: documents, characters at least and at most."""

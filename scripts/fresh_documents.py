@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.korean import Tagger, default_cache
+from coref_automl.base.store import write_jsonl
 from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import limits, normalise, rank
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.fingerprints import fingerprint
-from coref_automl.korean import Tagger, default_cache
-from coref_automl.store import write_jsonl
 
 SALT = "fresh-1/"
 TAKEN = {"kowiki": (1100, 1400, 2500, 12_000), "precedents_2": (330, 420, 2500, 12_000)}

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from coref_automl.base.fingerprints import fingerprint_files
+from coref_automl.base.store import write_json, write_jsonl
 from coref_automl.corpus.clean import limits, rank
-from coref_automl.fingerprints import fingerprint_files
-from coref_automl.store import write_json, write_jsonl
 
 SALT = "ko-mini-4/"
 COURT = ("precedents_1", "precedents_2")

@@ -12,9 +12,11 @@ import typer.main
 
 from coref_automl import api
 from coref_automl.cli.app import load_commands
-from coref_automl.coreference.predict import coreference
-from coref_automl.relation.train import relation
-from coref_automl.report.checkpoint_report import report
+from coref_automl.extras.coreference.predict import coreference
+from coref_automl.extras.pages.checkpoint_report import report
+from coref_automl.extras.relation.api import predict_relations
+from coref_automl.extras.relation.train import relation
+from coref_automl.extras.study.api import adapt
 from coref_automl.report.printout import compare, recommend
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,8 +38,8 @@ docs/  tests/               pages for users; tests mirror the package
 
 
 FUNCTIONS = (
-    api.adapt, api.evaluate, compare, recommend, report, api.load, api.path, api.fill, coreference, relation,
-    api.predict_relations, api.train,
+    adapt, api.evaluate, compare, recommend, report, api.load, api.path, api.fill, coreference, relation,
+    predict_relations, api.train,
 )  # fmt: skip
 API = """\
 # Python

@@ -13,19 +13,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.folders import natural_order
+from coref_automl.base.say import Say
+from coref_automl.base.store import read_json, write_json, write_text
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.folders import natural_order
-from coref_automl.report.checkpoint_report import report
+from coref_automl.extras.pages.checkpoint_report import report
+from coref_automl.extras.pages.rendering import markdown_table
+from coref_automl.extras.pages.sections.questions import claims_table, verdicts_table
 from coref_automl.report.printout import recommend
-from coref_automl.report.rendering import markdown_table
-from coref_automl.report.sections.questions import claims_table, verdicts_table
 from coref_automl.report.wording import ClaimText
-from coref_automl.say import Say
 from coref_automl.statistics.crossed import crossed_verdict
-from coref_automl.store import read_json, write_json, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"

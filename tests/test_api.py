@@ -17,12 +17,14 @@ import pytest
 
 import coref_automl as ca
 from coref_automl import api
+from coref_automl.base.errors import CorefError, InputError, RecipeError
+from coref_automl.base.store import write_json
 from coref_automl.corpus.sources import bundled_rows
-from coref_automl.errors import CorefError, InputError, RecipeError
-from coref_automl.relation.train import relation
-from coref_automl.report.checkpoint_report import report
+from coref_automl.extras.pages.checkpoint_report import report
+from coref_automl.extras.relation.api import predict_relations
+from coref_automl.extras.relation.train import relation
+from coref_automl.extras.study.api import adapt
 from coref_automl.report.printout import compare, html_table, recommend
-from coref_automl.store import write_json
 from tests.comparison.conftest import Maker, Model, evaluated
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 from tests.training.conftest import dataset, make_dataset, tokenizer_folder
@@ -30,8 +32,8 @@ from tests.training.conftest import dataset, make_dataset, tokenizer_folder
 __all__ = ["dataset", "evaluated", "make_dataset", "tokenizer_folder"]
 FUNCTIONS = {
     "evaluate": api.evaluate, "fill": api.fill, "train": api.train, "relation": relation, "compare": compare,
-    "recommend": recommend, "report": report, "adapt": api.adapt, "load": api.load, "path": api.path,
-    "predict_relations": api.predict_relations,
+    "recommend": recommend, "report": report, "adapt": adapt, "load": api.load, "path": api.path,
+    "predict_relations": predict_relations,
 }  # fmt: skip
 
 
@@ -163,6 +165,6 @@ def test_a_long_table_says_how_much_it_leaves_out() -> None:
 
 def test_adapt_takes_named_sources_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, ...]] = []
-    monkeypatch.setattr("coref_automl.experiment.adapt.adapt", lambda recipe, **_: told.append(recipe.texts.sources))
+    monkeypatch.setattr("coref_automl.extras.study.adapt.adapt", lambda recipe, **_: told.append(recipe.texts.sources))
     ca.adapt("bundled:ko-mini", ["kowiki", "mine.jsonl", "hf://datasets/a/b.jsonl"], out=tmp_path / "out")
     assert told == [("kowiki", "local:mine.jsonl", "hf://datasets/a/b.jsonl")]

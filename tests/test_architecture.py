@@ -28,9 +28,9 @@ def test_a_module_that_the_page_names_exists() -> None:
         ("comparison.outside_checks", "_ROOMS"),
         ("training.masking", "OBJECTIVES"),
         ("corpus.sources", "SOURCES"),
-        ("relation.markers", "SCHEMES"),
-        ("report.checkpoint_report", "SECTIONS"),
-        ("coreference.metrics", "METRICS"),
+        ("extras.relation.markers", "SCHEMES"),
+        ("extras.pages.checkpoint_report", "SECTIONS"),
+        ("extras.coreference.metrics", "METRICS"),
         ("cli.app", "COMMANDS"),
     ],
 )

@@ -161,7 +161,7 @@ def _is_docstring(text: ast.Constant, tree: ast.Module) -> bool:
 
 def test_the_rule_would_notice_an_upward_import(tmp_path: Path) -> None:
     module = tmp_path / "upward.py"
-    module.write_text("from coref_automl.tuning import search\n", "utf-8")
+    module.write_text("from coref_automl.extras.tune import search\n", "utf-8")
     assert [floor_of(target) for target in imports(module)] == [FLOORS.index("tuning")]
     assert floor_of(("records",)) < floor_of(("models", "load")) < floor_of(("tuning", "search")) < floor_of(("cli", "app"))
 

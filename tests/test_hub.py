@@ -13,8 +13,8 @@ import pytest
 
 from tests.corpus.conftest import rows
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
+from tests.extras.relation.conftest import make_raw_rows
 from tests.hub import Hub, Repository, commands, files_in, serving
-from tests.relation.conftest import make_raw_rows
 
 TOKEN, OTHER = "hf_granted", "hf_another"
 WEIGHTS = "model.safetensors"

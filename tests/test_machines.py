@@ -95,7 +95,7 @@ def test_a_system_without_a_list_of_usable_cores_prepares_and_fills(
 
 
 def test_cores_are_those_of_this_process_and_all_where_no_list_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.machine import usable_cores
+    from coref_automl.base.machine import usable_cores
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
     assert usable_cores() == 1

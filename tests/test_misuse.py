@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import coref_automl as ca
-from coref_automl.errors import CorefError, ModelError, RecipeError
+from coref_automl.base.errors import CorefError, ModelError, RecipeError
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
 NUMBER: Any = 5

@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from coref_automl.report import charts
+from coref_automl.extras.pages import charts
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERVAL = r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]"

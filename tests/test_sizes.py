@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.coreference.evaluate import models_of
-from coref_automl.coreference.recipe import BUNDLED, HEAD
 from coref_automl.evaluation.evalset import bundled_eval_set
+from coref_automl.extras.coreference.evaluate import models_of
+from coref_automl.extras.coreference.recipe import BUNDLED, HEAD
 from coref_automl.models.model_files import folder_of
 
 MINI = "bundled:ko-mini"

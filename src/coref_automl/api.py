@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from coref_automl.config import as_path, as_paths, checked, recipe_with, short_repr
-from coref_automl.errors import InputError
+from coref_automl.base.config import as_paths, checked, recipe_with
+from coref_automl.base.progress import Shown, as_progress
+from coref_automl.base.records import Evaluation, Tabular
 from coref_automl.evaluation.fill import Filled, fill_all, find_gap
 from coref_automl.evaluation.metrics import METRICS, leading
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.run import evaluate as run
 from coref_automl.models.load import LoadedModel, load_masked_lm
-from coref_automl.progress import Shown, as_progress
-from coref_automl.records import Evaluation, Tabular
 from coref_automl.report.printout import html_table
 
 if TYPE_CHECKING:
-    from coref_automl.experiment.adapt import Adapted
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import TrainResult
 
@@ -135,36 +133,6 @@ def fill(
     return by_text[0] if isinstance(text, str) else by_text
 
 
-def predict_relations(
-    run: str | Path, texts: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, ensemble: bool = False, device: str = "auto"
-) -> Any:
-    """Predict the relation between two words of a sentence, or of each sentence of a list, as `coref-automl re predict` does.
-
-    Args:
-        run: a run of `re train`, or one seed's model.
-        texts: sentence, subject and object as strings; subject_type and object_type if the run reads types; subject_start and
-            object_start if a word occurs more than once. A list of them gives a list.
-        ensemble: average all seeds instead of using the best one.
-        device: cpu, cuda, cuda:1, or auto.
-
-    Example:
-        >>> import coref_automl as ca
-        >>> result = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
-        >>> row = {"sentence": "이순신은 서울에서 태어났다.", "subject": "이순신", "object": "서울"}
-        >>> prediction = ca.predict_relations(result.run, row | {"subject_type": "PER", "object_type": "LOC"}, device="cpu")
-        >>> len(prediction.ranked)
-        30
-    """
-    from coref_automl.relation.predict import predict_texts
-
-    rows = [texts] if isinstance(texts, Mapping) else texts
-    if not isinstance(rows, list | tuple):
-        raise InputError(f"texts is a mapping with sentence, subject and object, or a list of them, not {short_repr(texts)}.")
-    device = checked(str, device, "device")
-    predictions = predict_texts(as_path(run, "run"), list(rows), ensemble=checked(bool, ensemble, "ensemble"), device=device)
-    return predictions[0] if rows is not texts else predictions
-
-
 def path(model: str | Path) -> str:
     """A path for `from_pretrained`: the folder of a bundled model or of a run's chosen checkpoint; hub ids are unchanged.
 
@@ -196,54 +164,6 @@ def load(model: str | Path, *, seq_len: int | None = None, device: str = "cpu") 
     """
     checked(int | None, seq_len, "seq_len")
     return load_masked_lm(path(model), seq_len=seq_len, device=checked(str, device, "device"))
-
-
-def adapt(
-    model: str | Path,
-    source: str | Path | Sequence[str | Path],
-    *,
-    out: str | Path,
-    seq_len: int | None = None,
-    epochs: float | None = None,
-    objective: str | Sequence[str] | None = None,
-    yes: bool = False,
-    progress: Shown = None,
-    **options: Any,
-) -> Adapted:
-    """Prepare texts, train, evaluate and recommend, as `coref-automl adapt` does; `load(result.chosen)` is the model to use.
-
-    Args:
-        model: a hub id, a folder, or bundled:ko-mini.
-        source: one or several files of texts, or named sources.
-        out: output folder; the same call resumes.
-        seq_len: tokens per block and window. Default: 512.
-        epochs: epochs of each run. Default: 1, more where texts are few.
-        objective: mlm, combined or entity. Default: all three.
-        yes: train even where the texts give too few steps.
-        progress: True shows progress on standard error.
-        options: other sections of the recipe as dictionaries (train, texts, evaluate, relation, coreference); seeds, device, ...
-
-    Example:
-        >>> import coref_automl as ca
-        >>> try:
-        ...     ca.adapt("bundled:ko-mini", "missing.jsonl", out=out)
-        ... except ca.CorefError as error:
-        ...     "missing.jsonl" in str(error)
-        True
-    """
-    from coref_automl.corpus.sources import SOURCES
-    from coref_automl.experiment.adapt import adapt as run
-    from coref_automl.experiment.adapt import adapt_recipe, recipe_values
-    from coref_automl.experiment.recipe import ExperimentRecipe
-
-    ExperimentRecipe.known_keys(options, "adapt", adapt.__kwdefaults__ or ())
-    sources = [name if ":" in name or name in SOURCES else f"local:{name}" for name in as_paths(source, "source")]
-    texts = {**options.pop("texts", {}), "sources": sources}
-    objectives = as_paths(objective or (), "objective")
-    values = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}
-    for key, value in recipe_values(seq_len, epochs, objectives).items():
-        values[key] = {**values.get(key, {}), **value} if key == "train" else value
-    return run(adapt_recipe(None, values), progress=as_progress(progress), confirm=lambda plan: yes or not plan.too_short)
 
 
 def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **options: Any) -> TrainResult:

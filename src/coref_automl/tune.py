@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
+from coref_automl.base.records import Task
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import Metric, hits_of
 from coref_automl.evaluation.windows import WINDOW
 from coref_automl.models.families import length_of
 from coref_automl.models.load import LoadedModel, load_masked_lm
-from coref_automl.records import Task
 
 Set = EvalSet | Path | str | None
 Size = int | None

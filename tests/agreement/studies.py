@@ -13,12 +13,12 @@ from typing import Literal
 
 import numpy as np
 
+from coref_automl.base.records import Provenance, Task
+from coref_automl.base.store import read_json, write_json
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.study import LOOKS
-from coref_automl.coreference.results import COREFERENCE_FILES, MODES, DocumentSums
-from coref_automl.records import Provenance, Task
-from coref_automl.relation.results import RELATION_FILES, RowFacts
-from coref_automl.store import read_json, write_json
+from coref_automl.extras.coreference.results import COREFERENCE_FILES, MODES, DocumentSums
+from coref_automl.extras.relation.results import RELATION_FILES, RowFacts
 from tests.comparison.conftest import Model, coreference_result, make_scores, mention_sums, relation_result, write_evaluation
 
 Base = Literal["evaluated", "at one length", "missing"]

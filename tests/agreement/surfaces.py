@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from coref_automl.base.say import Lang
 from coref_automl.cli.app import run as command
+from coref_automl.extras.studio import compare_page, leaderboard
+from coref_automl.extras.studio.pages import Address
+from coref_automl.extras.studio.workspace import Pending, Workspace
 from coref_automl.report.printout import recommend
-from coref_automl.say import Lang
-from coref_automl.studio import compare_page, leaderboard
-from coref_automl.studio.pages import Address
-from coref_automl.studio.workspace import Pending, Workspace
 
 LANGUAGES: tuple[Lang, ...] = ("en", "ko")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.errors import EvalSetError
+from coref_automl.base.korean import Tagger
+from coref_automl.base.records import ItemScore
 from coref_automl.bench import EvaluateBench, evaluate
 from coref_automl.cli.app import run as command
-from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.answers import build_table, save_table
-from coref_automl.korean import Tagger
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.records import ItemScore
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint, tokenizer_of
 
 

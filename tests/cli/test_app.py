@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_help_and_reports_import_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys; from coref_automl.cli.app import run; status = run(['--help']); import coref_automl.report.rendering;"
+        "import sys; from coref_automl.cli.app import run; status = run(['--help']); import coref_automl.extras.pages.rendering;"
         "heavy = {'torch', 'transformers', 'kiwipiepy', 'optuna', 'ray', 'altair', 'datasets', 'pyarrow'} & set(sys.modules);"
         "print('HEAVY', sorted(heavy)); sys.exit(status)"
     )

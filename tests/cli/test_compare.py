@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.report import charts
+from coref_automl.extras.pages import charts
 from coref_automl.report.printout import compare
 from coref_automl.report.terminal import in_colour, width
 from tests.comparison.conftest import Model, make_scores, write_evaluation

@@ -10,17 +10,17 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from coref_automl.base.config import described
+from coref_automl.base.errors import RecipeError
 from coref_automl.cli.options import RecipeFile, options_from, recipe_from
-from coref_automl.config import described
-from coref_automl.coreference import recipe as coreference
 from coref_automl.corpus import recipe as corpus
-from coref_automl.corpus import tokenizer
-from coref_automl.errors import RecipeError
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.relation import recipe as relation
+from coref_automl.extras.coreference import recipe as coreference
+from coref_automl.extras.relation import recipe as relation
+from coref_automl.extras.tokenizer import recipe as tokenizer
+from coref_automl.extras.tune import recipe as tuning
 from coref_automl.training import recipe as training
-from coref_automl.tuning import recipe as tuning
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.folders import claim_folder
 from coref_automl.cli.app import run
 from coref_automl.evaluation.evalset import bundled_eval_set
-from coref_automl.folders import claim_folder
 
 MINI = "bundled:ko-mini"
 SMALL = ["--source", "bundled:passages", "--model", MINI, "--seq-len", "64"]

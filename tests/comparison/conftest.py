@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coref_automl.base.folders import mark_done
+from coref_automl.base.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
+from coref_automl.base.store import write_json, write_jsonl
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import counted, counted_names, summarise_all
-from coref_automl.folders import mark_done
+from coref_automl.extras.coreference.results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
+from coref_automl.extras.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
-from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
-from coref_automl.store import write_json, write_jsonl
 from tests.evaluation.tiny import TEXTS, item, noun_table, nouns_in, save_checkpoint, tokenizer_of
 
 WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.records import Estimate
+from coref_automl.base.say import Say
+from coref_automl.base.store import read_json, write_json
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.claims import ALPHA, BASE, Answer, Claim
 from coref_automl.comparison.groups import read_groups
@@ -16,11 +19,8 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import study_at
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.models.model_files import weights_fingerprint
-from coref_automl.records import Estimate
 from coref_automl.report.answer_wording import answer_lines
 from coref_automl.report.printout import recommend
-from coref_automl.say import Say
-from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 from tests.evaluation.tiny import save_checkpoint
 

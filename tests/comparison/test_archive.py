@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import CorefError, FolderError, InputError
+from coref_automl.base.records import Evaluation, ItemScore, Provenance
+from coref_automl.base.store import read_json, write_json, write_jsonl
 from coref_automl.comparison.archive import archive, without_paths
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
-from coref_automl.errors import CorefError, FolderError, InputError
 from coref_automl.evaluation.metrics import GROUPINGS, breakdown, halves, summarise_all
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.records import Evaluation, ItemScore, Provenance
-from coref_automl.report.checkpoint_report import report
+from coref_automl.extras.pages.checkpoint_report import report
 from coref_automl.report.printout import compare, recommend
-from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import WORDS, Maker, Model, write_relation_run
 
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.base.records import Half, Task
+from coref_automl.base.store import read_json, write_json
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.evaluation.metrics import halves, hits
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.records import Half, Task
 from coref_automl.statistics.crossed import crossed_verdict
-from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 TASKS: tuple[Task, ...] = ("real", "lambada")

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.say import Lang, Say
+from coref_automl.base.store import read_json, write_json
 from coref_automl.comparison.power import power, verdicts_of
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import Side, claim_of
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.report.checkpoint_report import results_csv
+from coref_automl.extras.pages.checkpoint_report import results_csv
+from coref_automl.extras.pages.sections import Subject, appendix, evidence, read_subject
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import Subject, appendix, evidence, read_subject
-from coref_automl.say import Lang, Say
 from coref_automl.statistics.closed_forms import holm
-from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 STRONG, WEAK = Model("strong", 0, 1.0), Model("weak", 0, -1.5, seq_len=256)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import InputError
+from coref_automl.base.store import read_json, write_json
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.carry_over import start_of
 from coref_automl.comparison.claims import BASE, Answer, Claim, QuestionId
@@ -20,16 +22,14 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs, open_results
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.comparison.study import study_at
-from coref_automl.coreference.results import COREFERENCE_FILES, MODES, DocumentSums
-from coref_automl.errors import InputError
-from coref_automl.relation.check import paired
-from coref_automl.relation.metrics import Scored, SeedPairs, over_pairs
-from coref_automl.relation.metrics import method_verdict as relation_verdict
-from coref_automl.relation.results import RELATION_FILES, RowFacts
-from coref_automl.relation.rows import LABELS, NO_RELATION
-from coref_automl.report.checkpoint_report import report
+from coref_automl.extras.coreference.results import COREFERENCE_FILES, MODES, DocumentSums
+from coref_automl.extras.pages.checkpoint_report import report
+from coref_automl.extras.relation.check import paired
+from coref_automl.extras.relation.metrics import Scored, SeedPairs, over_pairs
+from coref_automl.extras.relation.metrics import method_verdict as relation_verdict
+from coref_automl.extras.relation.results import RELATION_FILES, RowFacts
+from coref_automl.extras.relation.rows import LABELS, NO_RELATION
 from coref_automl.statistics.methods import method_verdict
-from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, coreference_result, make_scores, mention_sums, relation_result, write_evaluation
 
 BETTER: dict[str, tuple[float, ...]] = {"entity": (0.9, 0.88, 0.9), "mlm": (0.6, 0.62, 0.6)}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.config import from_mapping
-from coref_automl.errors import ComparisonError
+from coref_automl.base.config import from_mapping
+from coref_automl.base.errors import ComparisonError
 from coref_automl.evaluation.metrics import halves
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.experiment.recipe import EvaluateStage
-from coref_automl.report.checkpoint_report import report
+from coref_automl.extras.pages.checkpoint_report import report
+from coref_automl.extras.study.recipe import EvaluateStage
 from coref_automl.report.printout import recommend
 from coref_automl.training.recipe import TrainRecipe, check
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.store import read_json, write_json
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.superseded import drop_superseded
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.report import charts
-from coref_automl.store import read_json, write_json
+from coref_automl.extras.pages import charts
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
 MODELS = [

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import ComparisonError, InputError, RecipeError
+from coref_automl.base.folders import claim_folder
+from coref_automl.base.records import Estimate
+from coref_automl.base.store import read_json, write_json
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
-from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, halves, hits, summarise_all
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.folders import claim_folder
-from coref_automl.records import Estimate
 from coref_automl.report.page import points
 from coref_automl.report.printout import compare
-from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation, write_relation_run
 
 BASE = Model("base", 0, -1.0)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.records import Document
+from coref_automl.base.say import Say
+from coref_automl.base.store import read_json, write_json
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.groups import read_groups
@@ -17,11 +20,8 @@ from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze, half_set
 from coref_automl.evaluation.metrics import halves
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.extras.pages.sections import Subject, read_subject
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.records import Document
-from coref_automl.report.sections import Subject, read_subject
-from coref_automl.say import Say
-from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.evaluation.tiny import documents, freeze_tiny, items, noun_table, save_checkpoint, tokenizer_of
 

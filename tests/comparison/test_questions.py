@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from coref_automl.base.records import Estimate
 from coref_automl.comparison.claims import BASE, Caveat, Claim
 from coref_automl.comparison.questions import leading_question, with_equivalence
-from coref_automl.records import Estimate
 
 MARGIN = 0.02
 CLAIM = Claim("method", "entity", "mlm", "real1", "all", 100, (3, 3), Estimate(0, -0.005, 0.004, 300), "crossed", "not shown")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.store import read_json, write_json
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.reader import find_runs, open_results
-from coref_automl.coreference.results import COREFERENCE_FILES
-from coref_automl.store import read_json, write_json
+from coref_automl.extras.coreference.results import COREFERENCE_FILES
 from tests.agreement.studies import draw, small, write
 from tests.comparison.conftest import Maker, Model, write_relation_run
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl.base.records import ClozeItem, Document, ItemScore
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.claims import VocabularyPair
 from coref_automl.comparison.vocabularies import FIRST, RanksAhead, shared_ranks
@@ -21,7 +22,6 @@ from coref_automl.evaluation.scorer import AHEAD, Scorer
 from coref_automl.models.build import SPECIAL, build_masked_lm
 from coref_automl.models.load import load_masked_lm, tokenizer_fingerprint
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, Document, ItemScore
 from coref_automl.report.printout import compare
 from tests.evaluation.tiny import NOUNS, _wrapped, collect, item, tokenizer_of
 

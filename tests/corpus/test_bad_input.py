@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.errors import SourceError
 from coref_automl.corpus import formats
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.files import Flaw, files_of, read_file
 from coref_automl.corpus.prepare import prepare
-from coref_automl.errors import SourceError
 from tests.corpus.conftest import WriteRows, korean_text, rows
 from tests.corpus.test_prepare import names, recipe
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.errors import InputError, InputsChanged
+from coref_automl.base.progress import quiet
+from coref_automl.base.store import read_jsonl
 from coref_automl.corpus.batch import Answered, answer_texts
-from coref_automl.errors import InputError, InputsChanged
-from coref_automl.progress import quiet
-from coref_automl.store import read_jsonl
 
 TEXTS = [f'글 {number}, "쉼표"와\n줄' for number in range(50)]
 

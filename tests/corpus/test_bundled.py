@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
+from coref_automl.base.korean import PRONOUN, Tagger, ends_in_consonant, is_hangul
 from coref_automl.corpus.chains import chains, mentions
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.sources import bundled_rows, passages
-from coref_automl.korean import PRONOUN, Tagger, ends_in_consonant, is_hangul
-from coref_automl.relation.rows import LABELS
+from coref_automl.extras.relation.rows import LABELS
 
 GENRES = {"news", "encyclopaedia", "biography", "business", "sports", "history", "tale", "interview"}
 RUN = 30

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.base.korean import KINDS, PRONOUN, Tagger, Tags
 from coref_automl.corpus.chains import NounMention, chains, mentions
-from coref_automl.korean import KINDS, PRONOUN, Tagger, Tags
 
 
 def tags(*rows: tuple[int, int, str]) -> Tags:

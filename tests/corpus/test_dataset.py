@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import DatasetError, FolderError
 from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.errors import DatasetError, FolderError
 from coref_automl.models.load import load_tokenizer
 from tests.corpus.conftest import WriteRows, rows
 

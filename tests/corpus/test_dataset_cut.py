@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.base.errors import DatasetError
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import DatasetError
 
 
 def dataset(lengths: list[list[int]], seq_len: int, seed: int) -> PackedDataset:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl.base.errors import ModelError
+from coref_automl.base.korean import KINDS, Tags
 from coref_automl.corpus import encode
 from coref_automl.corpus.chains import chains, mentions
 from coref_automl.corpus.encode import EncodeSettings, Special, special_of, store_tokenizer, tokenizer_of
-from coref_automl.errors import ModelError
-from coref_automl.korean import KINDS, Tags
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import split_at, tokenize
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.errors import SourceError
+from coref_automl.base.records import Document
 from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
 from coref_automl.corpus.sources import open_source
-from coref_automl.errors import SourceError
-from coref_automl.records import Document
 from tests.corpus.conftest import WriteRows, korean_text, rows
 
 

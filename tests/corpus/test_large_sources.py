@@ -15,15 +15,15 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from coref_automl.base.errors import DatasetError, SourceError, WorkError
+from coref_automl.base.progress import quiet
+from coref_automl.base.records import Document
 from coref_automl.corpus import encode, shards
 from coref_automl.corpus import files as remote
 from coref_automl.corpus.inputs import survey
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import check_source, inputs_of, read_input
 from coref_automl.corpus.work import prepare_status
-from coref_automl.errors import DatasetError, SourceError, WorkError
-from coref_automl.progress import quiet
-from coref_automl.records import Document
 from tests.corpus.conftest import WriteRows, korean_text, rows
 from tests.corpus.test_prepare import files, names, recipe
 from tests.corpus.test_resume import _Killed, killed_at

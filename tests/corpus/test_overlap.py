@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import EvalSetError
+from coref_automl.base.records import Document
+from coref_automl.base.store import read_jsonl
 from coref_automl.corpus.choice import WORDS, among, grams, overlap_of, write_grams
 from coref_automl.corpus.inputs import eval_documents
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import passages
-from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
-from coref_automl.records import Document
-from coref_automl.store import read_jsonl
 from tests.corpus.conftest import WriteRows, korean_text, rows
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import EvalSetError, FolderError, RecipeError, SourceError, WorkError
+from coref_automl.base.progress import Progress, read_events
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError, WorkError
-from coref_automl.progress import Progress, read_events
 from tests.corpus.conftest import WriteRows, korean_text, rows
 from tests.corpus.held import held_out
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.errors import FolderError
+from coref_automl.base.korean import kiwi_version
 from coref_automl.corpus import encode, pack, shards
 from coref_automl.corpus import recipe as recipes
 from coref_automl.corpus.prepare import prepare
-from coref_automl.errors import FolderError
-from coref_automl.korean import kiwi_version
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_prepare import files, recipe
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.errors import MissingExtra, SourceError
+from coref_automl.base.records import Document
 from coref_automl.cli.app import run as command
 from coref_automl.corpus import encode, sources
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import SOURCES, check_source, inputs_of, open_source
-from coref_automl.errors import MissingExtra, SourceError
-from coref_automl.records import Document
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_resume import killed_at
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from coref_automl.corpus.tokenizer import train_unigrams
-from coref_automl.korean import Tagger
+from coref_automl.base.korean import Tagger
+from coref_automl.extras.tokenizer.recipe import train_unigrams
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.vocabulary import split_at, tokenize
 from tests.evaluation.tiny import TEXTS as TALES

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import FolderError
+from coref_automl.base.launch import LocalLauncher
+from coref_automl.base.pool import Call, Returned, run_calls
 from coref_automl.cli.app import run
-from coref_automl.engine.launch import LocalLauncher
-from coref_automl.engine.pool import Call, Returned, run_calls
-from coref_automl.errors import FolderError
+from tests.base.test_job import job_at
+from tests.base.test_pool import die_once
 from tests.corpus.conftest import rows
-from tests.engine.test_job import job_at
-from tests.engine.test_pool import die_once
 from tests.processes import until
 
-HERE = "tests.engine.test_current_folder"
+HERE = "tests.base.test_current_folder"
 PREPARE = """
 for workers, out in ((1, "one"), (2, "two"), (2, os.path.abspath("three"))):
     recipe = ca.PrepareRecipe(
@@ -30,9 +30,9 @@ for workers, out in ((1, "one"), (2, "two"), (2, os.path.abspath("three"))):
     ca.prepare(recipe, out)
 """
 LAUNCH = """
-from coref_automl.engine.job import Job
-from coref_automl.engine.launch import LocalLauncher
-running = LocalLauncher(1, ["cpu"]).start(Job("tests.engine.test_current_folder:where", "one", "job", {}), 0)
+from coref_automl.base.job import Job
+from coref_automl.base.launch import LocalLauncher
+running = LocalLauncher(1, ["cpu"]).start(Job("tests.base.test_current_folder:where", "one", "job", {}), 0)
 while running.alive:
     time.sleep(0.05)
 """

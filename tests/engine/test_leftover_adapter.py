@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import coref_automl as ca
+from coref_automl.base.errors import ModelError
 from coref_automl.cli.app import run
-from coref_automl.coreference.evaluate import models_of
-from coref_automl.errors import ModelError
-from coref_automl.relation.recipe import model_of
-from tests.engine.test_matrix import do_coreference, do_relation
+from coref_automl.extras.coreference.evaluate import models_of
+from coref_automl.extras.relation.recipe import model_of
+from tests.extras.test_matrix import do_coreference, do_relation
 
 SENTENCE = (
     "{} has a LoRA adapter (adapter_config.json); merge it into its base (merge_and_unload), save the result into a folder of "

@@ -12,16 +12,16 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import coref_automl as ca
-from coref_automl.coreference.evaluate import models_of
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.evaluation.targets import has_bytes
+from coref_automl.extras.coreference.evaluate import models_of
 from coref_automl.models.model_files import weights_fingerprint
-from tests.coreference.conftest import encoder_folder as encoder_folder
-from tests.coreference.conftest import run as run
-from tests.coreference.conftest import split_file as split_file
-from tests.coreference.conftest import tales as tales
-from tests.coreference.conftest import tales_file as tales_file
-from tests.engine.test_matrix import do_coreference, do_relation
+from tests.extras.coreference.conftest import encoder_folder as encoder_folder
+from tests.extras.coreference.conftest import run as run
+from tests.extras.coreference.conftest import split_file as split_file
+from tests.extras.coreference.conftest import tales as tales
+from tests.extras.coreference.conftest import tales_file as tales_file
+from tests.extras.test_matrix import do_coreference, do_relation
 
 TEXT = "민수는 노인을 만났다. 그는 노인에게 물었다."
 

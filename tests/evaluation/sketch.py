@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl.base.korean import KINDS, Tags
+from coref_automl.base.records import Document
 from coref_automl.evaluation.tasks.task import ParsedDocument, parse_document
-from coref_automl.korean import KINDS, Tags
-from coref_automl.records import Document
 
 Part = tuple[str, str]
 """What kind of part (NNG, NNP, NP, or empty for anything else) and its characters."""

@@ -11,13 +11,13 @@ import torch
 
 import admission
 import admission_table
+from coref_automl.base.records import ClozeItem
 from coref_automl.evaluation.choice import WordChoice
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer
 from coref_automl.models.heads import encode_at
 from coref_automl.models.load import load_masked_lm
 from coref_automl.models.vocabulary import word_ids
-from coref_automl.records import ClozeItem
 
 
 def test_every_occurrence_of_either_form_is_hidden_and_nothing_else() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from coref_automl.errors import CorefError, EvalSetError, ModelError
+from coref_automl.base.errors import CorefError, EvalSetError, ModelError
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint, tokenizer_of
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.errors import EvaluationError
+from coref_automl.base.errors import EvaluationError
+from coref_automl.base.machine import default_batch_tokens, is_out_of_memory
 from coref_automl.evaluation import scorer
 from coref_automl.evaluation.scorer import Budget, in_batches
-from coref_automl.machine import default_batch_tokens, is_out_of_memory
 
 UNITS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), max_size=40)
 

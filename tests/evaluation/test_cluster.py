@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from coref_automl.errors import EvaluationError
+from coref_automl.base.errors import EvaluationError
+from coref_automl.base.progress import Progress
+from coref_automl.base.records import Evaluation
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_job
-from coref_automl.progress import Progress
-from coref_automl.records import Evaluation
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
 pytestmark = [

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coref_automl.errors import EvalSetError
+from coref_automl.base.errors import EvalSetError
+from coref_automl.base.records import ClozeItem, Document
 from coref_automl.evaluation.answers import save_table, table_path
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set, check, freeze
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, Document
 from tests.evaluation.tiny import tokenizer_of
 
 NOUNS = ("서울", "한강")
@@ -150,7 +150,7 @@ def test_without_kiwi_a_missing_table_gives_the_command_that_builds_it(folder: P
 
 
 def test_a_table_that_cannot_be_saved_still_serves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.errors import StorageError
+    from coref_automl.base.errors import StorageError
     from coref_automl.evaluation import answers
 
     def refuse(*_: object) -> None:

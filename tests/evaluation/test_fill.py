@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import coref_automl as ca
+from coref_automl.base.errors import EvaluationError, InputError, RecipeError
 from coref_automl.cli.app import run
-from coref_automl.errors import EvaluationError, InputError, RecipeError
 from coref_automl.evaluation import fill as module
 from coref_automl.evaluation.fill import fill, fill_all, find_gap
 from coref_automl.models.vocabulary import entry_words

@@ -8,7 +8,7 @@ import pytest
 from transformers import FillMaskPipeline
 
 from coref_automl import tune
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint

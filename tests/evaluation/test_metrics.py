@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coref_automl.errors import RecipeError
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.records import ItemScore, Task
 from coref_automl.evaluation.metrics import (
     METRICS,
     PRIMARY,
@@ -20,7 +21,6 @@ from coref_automl.evaluation.metrics import (
     metric_named,
     summarise_all,
 )
-from coref_automl.records import ItemScore, Task
 from coref_automl.statistics.intervals import bootstrap_mean
 
 

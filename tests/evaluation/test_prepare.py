@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.errors import EvalSetError, FolderError, RecipeError, SourceError
+from coref_automl.base.korean import Tagger
 from coref_automl.cli.app import run as command
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe, lines
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.korean import Tagger
 from tests.corpus.held import held_out
 from tests.evaluation.tiny import tokenizer_of
 

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.base import pool
+from coref_automl.base.errors import EvaluationError, FolderError, InputError, ModelError
+from coref_automl.base.records import Document, Evaluation, ItemScore, Provenance
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import model_label
-from coref_automl.engine import pool
-from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.evaluation.targets import BASES, find_targets
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.records import Document, Evaluation, ItemScore, Provenance
 from tests.evaluation.tiny import TEXTS, freeze_tiny, item, noun_table, save_checkpoint, tokenizer_of
 
 
@@ -217,7 +217,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, recipe: EvaluateRecipe) -> None:
     class Stop(Exception):
         pass
 
-    from coref_automl import store
+    from coref_automl.base import store
 
     write = store.JsonlAppender.append
 

@@ -11,7 +11,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from coref_automl.errors import EvaluationError, ModelError, RecipeError
+from coref_automl.base.errors import EvaluationError, ModelError, RecipeError
+from coref_automl.base.records import ClozeItem, ItemScore
 from coref_automl.evaluation import scorer as module
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.scorer import Scorer
@@ -19,7 +20,6 @@ from coref_automl.evaluation.windows import Lengths, Window, WindowMaker
 from coref_automl.models.build import SPECIAL, build_masked_lm
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words, word_ids
-from coref_automl.records import ClozeItem, ItemScore
 from tests.evaluation.tiny import NOUNS, TEXTS, collect, documents, item, items, loaded, noun_table, tokenizer_of
 
 FAMILIES = ("bert-tiny", "roberta-tiny", "electra-tiny", "deberta-tiny", "tiny")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from coref_automl.errors import ModelError, RecipeError
+from coref_automl.base.errors import ModelError, RecipeError
 from coref_automl.evaluation import windows
 from coref_automl.evaluation.windows import Lengths, WindowMaker, bounds, distance_between, maker_for, special_edges
 from coref_automl.models.vocabulary import tokenize

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl.base.records import ClozeItem, Document, ItemScore, Task
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.models.build import SPECIAL, build_masked_lm, train_tokenizer
 from coref_automl.models.load import LoadedModel, tokenizer_fingerprint
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, Document, ItemScore, Task
 
 TEXTS = [
     "한빛전자는 새 공장을 세웠다. 한빛전자의 대표 김서연은 공장에서 말했다. 시민은 도서관을 찾았다.",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coref_automl.config import to_mapping
-from coref_automl.experiment.adapt import demo_recipe
+from coref_automl.base.config import to_mapping
+from coref_automl.extras.study.adapt import demo_recipe
 from tests.browser import console, requests_of_files, show
 from tests.journeys import widgets
 from tests.journeys.shell import Screen, Shell

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from coref_automl.errors import ModelError
-from coref_automl.models import fused_deberta
-from coref_automl.models.disentangled.layout import Documents
+from coref_automl.base.errors import ModelError
 from coref_automl.models.execution import packed_masks, use_attention, without_bfloat16_warnings, without_cudnn
 from coref_automl.models.heads import encode, predict
+from deberta_kernels import fused_deberta
+from deberta_kernels.layout import Documents
 from tests.close import assert_same, assert_same_slopes
 from tests.models.conftest import FAMILIES, TINY, batch, build
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.korean import Tagger
 from coref_automl.corpus.sources import bundled_rows
-from coref_automl.errors import RecipeError
-from coref_automl.korean import Tagger
 from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
 from coref_automl.models.model_files import detect_seq_len
 

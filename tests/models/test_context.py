@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.models.context import lengthen
 from coref_automl.models.families import length_of
 from coref_automl.models.load import load_masked_lm

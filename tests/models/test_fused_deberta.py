@@ -17,10 +17,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.models.disentangled.layout import Distances, Documents, bounds_of
 from coref_automl.models.execution import packed_masks
-from coref_automl.models.fused_deberta import install
 from coref_automl.models.heads import encode
+from deberta_kernels.fused_deberta import install
+from deberta_kernels.layout import Distances, Documents, bounds_of
 from tests.models.conftest import batch, build
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -140,7 +140,7 @@ def test_rows_of_a_batch_are_laid_out_each_by_itself() -> None:
 
 
 def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    from coref_automl.models.disentangled import operation
+    from deberta_kernels import operation
 
     return operation.attend(torch.stack([query, key, value], 2), *others, **options)
 

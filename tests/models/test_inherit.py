@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.heads import predict
 from coref_automl.models.load import load_masked_lm

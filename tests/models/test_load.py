@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, ElectraConfig, ElectraForPreTraining
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.models.load import load_encoder, load_masked_lm, load_tokenizer
 from tests.close import assert_same
 from tests.models.conftest import FAMILIES, LENGTH, batch, build, tokenizer, write

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from coref_automl.errors import StorageError
-from coref_automl.machine import free_memory
+from coref_automl.base.errors import StorageError
+from coref_automl.base.machine import free_memory
 from coref_automl.training.state import write_state
 
 STATE = {"model": {"a": torch.arange(70_000.0), "b": torch.ones(3)}, "step": 3}

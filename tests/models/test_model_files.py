@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.models import model_files
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import BUNDLED, detect_seq_len, folder_of, resolve, weight_shapes, weights_fingerprint

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
 from coref_automl.models import vocabulary
 from coref_automl.models.vocabulary import Pieces, entry_words, split_at, tokenize, word_ids, word_starts
 

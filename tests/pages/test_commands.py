@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import typer
 
+from coref_automl.base.errors import RecipeError
 from coref_automl.cli.app import TyperException, load_commands
-from coref_automl.errors import RecipeError
 from tests.pages.markdown import DOCS, ROOT, blocks, pages, prose
 
 GENERATED = {

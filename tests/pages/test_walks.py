@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.coreference.documents import write_documents
 from coref_automl.corpus.sources import bundled_rows
-from tests.coreference.conftest import tale
+from coref_automl.extras.coreference.documents import write_documents
+from tests.extras.coreference.conftest import tale
 from tests.journeys.foreign import write_foreign
 from tests.pages.markdown import ROOT, pages
 

@@ -6,11 +6,11 @@ import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
+from coref_automl.base.records import Estimate, Evaluation
+from coref_automl.base.say import align
 from coref_automl.evaluation.fill import Filled
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.records import Estimate, Evaluation
 from coref_automl.report.terminal import best_of, format_filled, format_overview, format_result, in_blocks
-from coref_automl.say import align
 
 
 def evaluation(name: str, real1: float, **more: object) -> Evaluation:

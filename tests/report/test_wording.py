@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from coref_automl.base.records import Estimate
+from coref_automl.base.say import Say
 from coref_automl.comparison.claims import BASE, Claim, Documents
-from coref_automl.records import Estimate
 from coref_automl.report.wording import ClaimText
-from coref_automl.say import Say
 
 CLAIM = Claim(
     question="base",

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from coref_automl.records import Estimate
+from coref_automl.base.records import Estimate
 from coref_automl.statistics import resampling
 from coref_automl.statistics.closed_forms import holm, wilson
 from coref_automl.statistics.intervals import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coref_automl.records import Estimate
+from coref_automl.base.records import Estimate
 from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import Part

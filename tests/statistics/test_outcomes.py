@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.coreference.metrics import CONLL, METRICS, Ratio, conll, sum_scores
+from coref_automl.extras.coreference.metrics import CONLL, METRICS, Ratio, conll, sum_scores
 from coref_automl.statistics.methods import by_document, f1_of_sums, mean_f1, ratio_verdict, reciprocal
 from coref_automl.statistics.resampling import resampled_f1
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.engine.test_matrix import edit_json, shift_weights
+from tests.extras.test_matrix import edit_json, shift_weights
 from tests.torture.attempt import Ended, fault, start
 from tests.torture.world import LINES, OUT
 

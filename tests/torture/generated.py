@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 from unicodedata import normalize
 
-from coref_automl.errors import CorefError
+from coref_automl.base.errors import CorefError
 
 WORDS = (
     "민수는", "그는", "\u200b", "\ufeff", "e\u0301", "\u1100\u1161", "🙂", "👩‍👩‍👧", "", " ", "\u00a0", "\u2028", "\x85",
@@ -91,8 +91,8 @@ KINDS = {".jsonl": documents, ".conll": conll, ".conllu": corefud}
 
 def coreference_case(random: Random, folder: Path) -> str | None:
     """Read an invented file; what was read is written in every format and read again with the same mentions."""
-    from coref_automl.coreference.data import inspect_coref
-    from coref_automl.coreference.documents import write_documents
+    from coref_automl.extras.coreference.data import inspect_coref
+    from coref_automl.extras.coreference.documents import write_documents
 
     ending = random.choice(list(KINDS))
     path = folder / f"given{ending}"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coref_automl.folders import natural_order
+from coref_automl.base.folders import natural_order
 from tests.torture.world import LINES, OUT
 
 OWNED = "owned"

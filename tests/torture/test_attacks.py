@@ -17,9 +17,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from coref_automl.base.folders import natural_order
 from coref_automl.cli.app import run
-from coref_automl.folders import natural_order
-from tests.engine.test_matrix import edit_json
+from tests.extras.test_matrix import edit_json
 from tests.processes import alive, until
 from tests.torture import bombs, hostile
 from tests.torture.attempt import Ended, fault
@@ -29,7 +29,7 @@ from tests.torture.world import LINES
 
 BUSY = """
 import multiprocessing, os, re, sys
-from coref_automl.machine import end_with_parent, block_sigint
+from coref_automl.base.machine import end_with_parent, block_sigint
 
 def child():
     end_with_parent()

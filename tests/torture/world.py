@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coref_automl.cli.app import run
 from tests.corpus.conftest import rows
-from tests.relation.conftest import make_raw_rows
+from tests.extras.relation.conftest import make_raw_rows
 
 TABLE = Path(__file__).parents[2] / "docs" / "kf-deberta-study" / "checkpoints.csv"
 OUT = "out"

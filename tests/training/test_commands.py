@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from coref_automl.base.config import to_yaml
+from coref_automl.base.errors import InputError
+from coref_automl.base.folders import HOLDER
+from coref_automl.base.locks import locked
 from coref_automl.cli.app import run as command_line
-from coref_automl.config import to_yaml
-from coref_automl.errors import InputError
-from coref_automl.folders import HOLDER
-from coref_automl.locks import locked
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.watch import spark, status_of
 

@@ -24,7 +24,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose device has the kernels."""
     if not INTERPRETED:
         pytest.skip("runs of the interpreter alone are bit for bit the same")
-    monkeypatch.setattr("coref_automl.models.fused_deberta.why_not", lambda _model: None)
+    monkeypatch.setattr("deberta_kernels.fused_deberta.why_not", lambda _model: None)
 
 
 @pytest.fixture

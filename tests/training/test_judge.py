@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.base.errors import EvaluationError
+from coref_automl.base.progress import Progress
+from coref_automl.base.store import read_json
 from coref_automl.corpus.dataset import write_dataset
-from coref_automl.errors import EvaluationError
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.progress import Progress
-from coref_automl.store import read_json
 from coref_automl.training.judge import ProcessGroup
 from coref_automl.training.recipe import TrainRecipe
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -82,7 +82,7 @@ def test_every_checkpoint_is_scored_and_scoring_changes_nothing_that_is_learned(
 
 
 def test_a_missing_evaluation_set_is_said_before_training(scored_recipe: Callable[..., TrainRecipe], tmp_path: Path) -> None:
-    from coref_automl.errors import EvalSetError
+    from coref_automl.base.errors import EvalSetError
     from coref_automl.training.run import train
 
     with pytest.raises(EvalSetError):

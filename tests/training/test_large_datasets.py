@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coref_automl.base.progress import quiet
 from coref_automl.corpus.dataset import PackedDataset, Window, write_dataset
-from coref_automl.progress import quiet
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.masking import Masking
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.records import Objective
 from coref_automl.cli.app import run
-from coref_automl.records import Objective
 from tests.corpus.conftest import rows
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 

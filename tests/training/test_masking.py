@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.records import Objective
+from coref_automl.base.records import Objective
 from coref_automl.training.masking import (
     IGNORED,
     OBJECTIVES,

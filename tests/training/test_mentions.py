@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.base.errors import CorefError, RecipeError
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import CorefError, RecipeError
 from coref_automl.training.masking import (
     FAR,
     IGNORED,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.base.errors import RecipeError
 from coref_automl.cli.options import recipe_from
-from coref_automl.errors import RecipeError
 from coref_automl.training.recipe import TrainRecipe, check, recommended, settle
 
 PLAIN = TrainRecipe("klue/roberta-base", "data", "runs/a")

@@ -15,11 +15,11 @@ import pytest
 import torch
 from transformers import Trainer
 
-from coref_automl.errors import FolderError, RecipeError
+from coref_automl.base.errors import FolderError, RecipeError
+from coref_automl.base.store import read_json, write_json
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import dropout_of
 from coref_automl.models.load import load_tokenizer
-from coref_automl.store import read_json, write_json
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.training.trainer import MaskedTrainer
@@ -195,8 +195,8 @@ def test_a_model_without_dropout_hears_nothing_of_it(recipe: Recipe, tmp_path: P
 def test_a_checkpoint_loads_alone_and_says_how_it_came_to_be(recipe: Recipe) -> None:
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from coref_automl.records import Provenance
-    from coref_automl.store import read_json
+    from coref_automl.base.records import Provenance
+    from coref_automl.base.store import read_json
 
     result = train(recipe(epochs=1))
     newest = result.checkpoints[-1]
@@ -227,7 +227,7 @@ def test_a_finished_run_is_not_computed_again(recipe: Recipe) -> None:
     ("change", "named"), [({"seed": 1}, "seed 0"), ({"learning_rate": 2e-3}, "learning_rate 0.001"), ({"epochs": 3}, "epochs 2")]
 )
 def test_a_folder_begun_with_another_recipe_is_refused(recipe: Recipe, change: dict[str, Any], named: str) -> None:
-    from coref_automl.errors import FolderError
+    from coref_automl.base.errors import FolderError
     from coref_automl.training.folder import claim_run
     from coref_automl.training.setup import prepare_run
 
@@ -258,7 +258,7 @@ def test_a_run_goes_on_with_a_tokenizer_that_moved_but_not_with_another(
 
 
 def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
-    from coref_automl.errors import FolderError
+    from coref_automl.base.errors import FolderError
     from coref_automl.training.folder import claim_run
     from coref_automl.training.setup import prepare_run
 
@@ -270,14 +270,14 @@ def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset:
 
 
 def test_data_of_another_tokenizer_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
-    from coref_automl.errors import DatasetError
+    from coref_automl.base.errors import DatasetError
 
     with pytest.raises(DatasetError, match="not this model"):
         train(recipe(dataset=str(make_dataset(tokenizer_print="another"))))
 
 
 def test_rows_longer_than_the_blocks_are_refused(recipe: Recipe) -> None:
-    from coref_automl.errors import DatasetError
+    from coref_automl.base.errors import DatasetError
 
     with pytest.raises(DatasetError, match="--seq-len 64"):
         train(recipe(seq_len=64))
@@ -287,7 +287,7 @@ def test_rows_longer_than_the_blocks_are_refused(recipe: Recipe) -> None:
 def test_an_objective_that_hides_mentions_is_refused_without_any(
     recipe: Recipe, make_dataset: Callable[..., Path], objective: str
 ) -> None:
-    from coref_automl.errors import DatasetError
+    from coref_automl.base.errors import DatasetError
 
     with pytest.raises(DatasetError, match=f"no mentions, which --objective {objective} hides; .* prepare {objective}"):
         train(recipe(objective=objective, dataset=str(make_dataset(chains=False))))
@@ -298,7 +298,7 @@ def test_a_share_of_no_entity_rows_needs_no_mentions(recipe: Recipe, make_datase
 
 
 def test_a_gpu_other_than_the_first_is_refused_with_the_way_to_it(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.errors import RecipeError
+    from coref_automl.base.errors import RecipeError
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     for visible, number in (("", "1"), ("5,7", "7")):
@@ -308,7 +308,7 @@ def test_a_gpu_other_than_the_first_is_refused_with_the_way_to_it(recipe: Recipe
 
 
 def test_a_folder_that_is_no_model_is_refused(recipe: Recipe, tmp_path: Path) -> None:
-    from coref_automl.errors import ModelError
+    from coref_automl.base.errors import ModelError
 
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError):
@@ -376,7 +376,7 @@ def test_rows_of_padding_alone_are_no_steps(
 
 
 def test_a_run_whose_rows_an_earlier_version_counted_otherwise_is_refused(recipe: Recipe) -> None:
-    from coref_automl.errors import FolderError
+    from coref_automl.base.errors import FolderError
 
     result = train(recipe(epochs=1))
     path = result.run / "manifest.json"
@@ -416,7 +416,7 @@ def test_a_recipe_has_the_say_on_precision_whatever_accelerate_was_configured_fo
 
 
 def test_a_reporter_that_is_not_installed_is_said_at_once(recipe: Recipe) -> None:
-    from coref_automl.errors import RecipeError
+    from coref_automl.base.errors import RecipeError
 
     with pytest.raises(RecipeError, match="pip install no_such_reporter"):
         train(recipe(report_to=("no_such_reporter",)))
@@ -460,7 +460,7 @@ def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: 
 
 
 def test_words_that_do_not_fit_are_refused_before_anything_is_written(recipe: Recipe, tmp_path: Path) -> None:
-    from coref_automl.errors import CorefError
+    from coref_automl.base.errors import CorefError
 
     source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
     refused = {
@@ -476,7 +476,7 @@ def test_words_that_do_not_fit_are_refused_before_anything_is_written(recipe: Re
 
 
 def test_the_words_of_a_run_are_those_of_the_checkpoint_it_stands_for(recipe: Recipe, tmp_path: Path) -> None:
-    from coref_automl.errors import ModelError
+    from coref_automl.base.errors import ModelError
     from coref_automl.training.setup import load_model, prepare_run
 
     source = train(recipe(epochs=1, out=str(tmp_path / "source")))
@@ -500,7 +500,7 @@ def test_the_words_of_a_run_are_those_of_the_checkpoint_it_stands_for(recipe: Re
 def test_a_source_of_words_without_a_mask_head_is_refused_with_what_helps_there(recipe: Recipe, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
-    from coref_automl.errors import ModelError
+    from coref_automl.base.errors import ModelError
 
     source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
     kept = {name: value for name, value in weights(source).items() if name.startswith("model.")}
@@ -513,7 +513,7 @@ def test_a_source_of_words_without_a_mask_head_is_refused_with_what_helps_there(
 
 def test_a_source_that_cannot_be_loaded_leaves_the_folder_free(recipe: Recipe, tmp_path: Path) -> None:
     """Damage is found when it is loaded; the corrected command may use the same folder."""
-    from coref_automl.errors import CorefError
+    from coref_automl.base.errors import CorefError
 
     source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
     held = (source / "model.safetensors").read_bytes()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coref_automl.errors import FolderError, ModelError, StorageError, TrainingError
+from coref_automl.base.errors import FolderError, ModelError, StorageError, TrainingError
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
 from coref_automl.training.folder import average_of, resumable

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from coref_automl.config import Setting, typed
-from coref_automl.records import Record
-from coref_automl.say import say
+from coref_automl.base.config import Setting, typed
+from coref_automl.base.records import Record
+from coref_automl.base.say import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class BenchResult(Record):
 
 def recipe_for_texts(texts: list[str], model: str, seq_len: int, folder: Path, mode: Literal["mlm", "combined"]) -> Any:
     """A recipe of `prepare` that drops only exact copies of these texts, so that both ways do the same work."""
+    from coref_automl.base.store import write_jsonl
     from coref_automl.corpus.recipe import PrepareRecipe
-    from coref_automl.store import write_jsonl
 
     path = folder / "texts.jsonl"
     write_jsonl(path, ({"id": str(number), "text": text} for number, text in enumerate(texts)))

@@ -15,18 +15,18 @@ from typing import Any
 import torch
 from transformers import FillMaskPipeline
 
+from coref_automl.base.errors import EvalSetError
+from coref_automl.base.korean import Tagger
+from coref_automl.base.records import ClozeItem, ItemScore
 from coref_automl.bench import BenchResult, EvaluateBench
-from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.scorer import DTYPES, Scorer, pick
-from coref_automl.korean import Tagger
+from coref_automl.extras.study.probe import Stopwatch
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import autocast_to, use_attention
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, ItemScore
-from coref_automl.tuning.probe import Stopwatch
 
 TOP = 50
 _WARM_UP = 4

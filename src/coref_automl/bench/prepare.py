@@ -15,6 +15,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from coref_automl.base.errors import SourceError
+from coref_automl.base.folders import claim_folder
+from coref_automl.base.korean import Tagger, release_kiwi
+from coref_automl.base.machine import end_with_parent, usable_cores
+from coref_automl.base.pool import Call, run_calls
+from coref_automl.base.progress import quiet
+from coref_automl.base.store import read_jsonl
 from coref_automl.bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import KEPT, choose_documents
@@ -25,15 +32,8 @@ from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.shards import build_index, read_part
 from coref_automl.corpus.sources import inputs_of, open_source
 from coref_automl.corpus.work import DEDUP, ENCODE, READ
-from coref_automl.engine.pool import Call, run_calls
-from coref_automl.errors import SourceError
-from coref_automl.folders import claim_folder
-from coref_automl.korean import Tagger, release_kiwi
-from coref_automl.machine import end_with_parent, usable_cores
+from coref_automl.extras.study.probe import Stopwatch
 from coref_automl.models.build import train_tokenizer
-from coref_automl.progress import quiet
-from coref_automl.store import read_jsonl
-from coref_automl.tuning.probe import Stopwatch
 
 T = TypeVar("T")
 

@@ -21,24 +21,24 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, RandomSampler
 from transformers import DataCollatorForLanguageModeling
 
+from coref_automl.base.errors import DatasetError
+from coref_automl.base.machine import pick_device
+from coref_automl.base.progress import quiet
 from coref_automl.bench import BenchResult, RelationBench, TrainBench, recipe_for_texts
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import open_source
-from coref_automl.errors import DatasetError
-from coref_automl.machine import pick_device
+from coref_automl.extras.relation.data import RowCache
+from coref_automl.extras.relation.markers import Marker
+from coref_automl.extras.relation.model import RelationModel, RowTensors, training_order
+from coref_automl.extras.relation.rows import gold_indices
+from coref_automl.extras.study.probe import Stopwatch, training_step
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.execution import use_attention, without_cudnn
 from coref_automl.models.load import load_encoder, load_masked_lm, load_tokenizer
-from coref_automl.progress import quiet
-from coref_automl.relation.data import RowCache
-from coref_automl.relation.markers import Marker
-from coref_automl.relation.model import RelationModel, RowTensors, training_order
-from coref_automl.relation.rows import gold_indices
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking
-from coref_automl.tuning.probe import Stopwatch, training_step
 
 _VOCABULARY = 16_000
 _MASK_RATE = 0.2

@@ -19,15 +19,15 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from coref_automl.base.decoder import short_repr
+from coref_automl.base.errors import CorefError, FolderError, InputError
+from coref_automl.base.machine import current_folder, without_panics
+from coref_automl.base.say import VARIABLE, say
+from coref_automl.base.store import is_text
 from coref_automl.cli.options import with_panels
-from coref_automl.decoder import short_repr
-from coref_automl.errors import CorefError, FolderError, InputError
-from coref_automl.machine import current_folder, without_panics
-from coref_automl.say import VARIABLE, say
-from coref_automl.store import is_text
 
 if TYPE_CHECKING:
-    from coref_automl.experiment.estimate import Preflight
+    from coref_automl.extras.study.estimate import Preflight
 
 try:
     from typer.exceptions import TyperException
@@ -35,29 +35,29 @@ except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("experiment", "Run the full pipeline on bundled data."),
-    "adapt": ("experiment", "Run the full pipeline on your model and text."),
-    "study": ("experiment", "Compare training methods over seeds, from one base."),
-    "sources": ("prepare", "List named sources and their licences; check texts of your own."),
-    "tokenizer": ("prepare", "Learn a tokenizer, or inspect tokenizers side by side."),
-    "prepare": ("prepare", "Build training datasets and evaluation sets."),
-    "train": ("train", "Train a model on prepared data."),
-    "average": ("train", "Average the last checkpoints of a run."),
-    "watch": ("train", "Live view of a run."),
-    "tune": ("train", "Search for the best settings and confirm them with new seeds."),
-    "evaluate": ("evaluate", "Score checkpoints on frozen items."),
-    "fill": ("evaluate", "Compare what models predict for a [MASK]."),
-    "compare": ("compare", "Compare evaluated checkpoints on the same items."),
-    "report": ("compare", "Write a report of evaluations: one HTML page, Markdown, tables."),
-    "archive": ("compare", "Keep the numbers of evaluations without any text."),
-    "power": ("compare", "Plan before training: which differences can be detected."),
-    "publish": ("compare", "Put a checkpoint on the hub, with a card that fills itself."),
-    "studio": ("compare", "Look at runs, verdicts and single items in a browser."),
-    "re": ("relation", "Relation extraction on KLUE-RE: explore, train, predict, report."),
-    "coref": ("coreference", "Coreference: explore, train, evaluate, predict."),
-    "bench": ("train", "Measure throughput against the usual way, as a ratio."),
+    "demo": ("extras.study.cli", "Run the full pipeline on bundled data."),
+    "adapt": ("extras.study.cli", "Run the full pipeline on your model and text."),
+    "study": ("extras.study.cli", "Compare training methods over seeds, from one base."),
+    "sources": ("cli.prepare", "List named sources and their licences; check texts of your own."),
+    "tokenizer": ("extras.tokenizer.cli", "Learn a tokenizer, or inspect tokenizers side by side."),
+    "prepare": ("cli.prepare", "Build training datasets and evaluation sets."),
+    "train": ("cli.train", "Train a model on prepared data."),
+    "average": ("cli.train", "Average the last checkpoints of a run."),
+    "watch": ("cli.train", "Live view of a run."),
+    "tune": ("extras.tune.cli", "Search for the best settings and confirm them with new seeds."),
+    "evaluate": ("cli.evaluate", "Score checkpoints on frozen items."),
+    "fill": ("cli.evaluate", "Compare what models predict for a [MASK]."),
+    "compare": ("cli.compare", "Compare evaluated checkpoints on the same items."),
+    "report": ("extras.pages.cli", "Write a report of evaluations: one HTML page, Markdown, tables."),
+    "archive": ("cli.compare", "Keep the numbers of evaluations without any text."),
+    "power": ("cli.compare", "Plan before training: which differences can be detected."),
+    "publish": ("extras.publish.cli", "Put a checkpoint on the hub, with a card that fills itself."),
+    "studio": ("extras.studio.cli", "Look at runs, verdicts and single items in a browser."),
+    "re": ("extras.relation.cli", "Relation extraction on KLUE-RE: explore, train, predict, report."),
+    "coref": ("extras.coreference.cli", "Coreference: explore, train, evaluate, predict."),
+    "bench": ("cli.train", "Measure throughput against the usual way, as a ratio."),
 }
-"""Commands in the order of the workflow: the module of this package that has it, and its line in the list."""
+"""Commands in the order of the workflow: the module that has it, and its line in the list."""
 
 
 class CommandList(TyperGroup):
@@ -149,7 +149,7 @@ _INTERRUPTED = "Interrupted. The same command resumes."
 def load_commands(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
     """The application with these commands loaded, and all others of their modules. A new command is a line in `COMMANDS`."""
     for module in dict.fromkeys(COMMANDS[name][0] for name in names):
-        importlib.import_module(f"coref_automl.cli.{module}")
+        importlib.import_module(f"coref_automl.{module}")
     for command in app.registered_commands:
         command.short_help = COMMANDS[str(command.name or getattr(command.callback, "__name__", ""))][1]
     for group in app.registered_groups:

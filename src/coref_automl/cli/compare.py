@@ -6,16 +6,14 @@ In: paths of evaluations and runs. Out: a verdict, a page, the numbers without t
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from coref_automl.base.say import Say, language
 from coref_automl.cli.app import app, print_json, print_result
 from coref_automl.cli.options import AsJson, Out, Seed
-from coref_automl.errors import InputError, RecipeError
-from coref_automl.say import Say, language, say
 
 Metric = Annotated[str | None, typer.Option("--metric", help="Metric of verdicts. Default: Noun@1.")]
 Margin = Annotated[float, typer.Option("--margin", help="Points that count as no difference, or may be given up to train less.")]
@@ -64,38 +62,6 @@ def compare(
     options = [word for option, value in given.items() if value for word in (option, value)]
     command = f"coref-automl report {shlex.join([*paths, *options])} --out report"
     print("\n" + Say(lang)(f"보고서: {command}", f"Report: {command}"))
-
-
-@app.command(epilog="Example: coref-automl report runs --out report --target real1=0.68,real5=0.83")
-def report(
-    out: Out,
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
-    ] = None,
-    table: Annotated[Path | None, typer.Option("--table", help="CSV of external results, instead of PATHs.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Target values, e.g. real1=0.68,real5=0.83.")] = None,
-    metric: Metric = None,
-    margin: Margin = 2.0,
-    eval_set: EvalSetName = None,
-    seed: Seed = 0,
-    title: Annotated[str, typer.Option("--title", help="Title of the page.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Write report.html (one self-contained file), report.md and results.csv.
-
-    Starts with the answer and what the data cannot show; then the questions that these runs can answer (the base, methods,
-    length, training, other tasks, relation extraction, coreference), curves, paired differences, ratings, and suggested
-    experiments with their commands.
-    """
-    from coref_automl.report.checkpoint_report import report as write
-
-    if bool(paths) == (table is not None):
-        raise RecipeError("Pass either evaluated PATHs or a --table.")
-    written = write(
-        paths or [], out=out, table=table, target=target, metric=metric, margin=margin, eval_set=eval_set, seed=seed, title=title
-    )
-    print_result(written, as_json, [written.sentence, str(written)])
 
 
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
@@ -147,78 +113,3 @@ def power(
         against_base=against_base,
     )
     print_result(result, as_json)
-
-
-@app.command(epilog="Example: coref-automl publish runs/mlm --repo my-name/my-encoder --private --dry-run")
-def publish(
-    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="An evaluated checkpoint, or a run: its chosen one.")],
-    repo: Annotated[str, typer.Option("--repo", help="Model repository on the hub: OWNER/NAME; made if missing.")],
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
-    evaluations: Annotated[
-        str | None, typer.Option("--evaluations", help="Where its evaluations are. Default: its study or its run.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the card and the files; send nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Put a checkpoint on the hub: weights, tokenizer, and a card with its measured table and the verdict against its base.
-
-    Needs a token that may write (hf auth login, or HF_TOKEN). The same command again sends only what changed.
-    """
-    from coref_automl.report.publish import publish as send
-
-    sent = send(checkpoint, repo, private=private, dry_run=dry_run, evaluations=evaluations, lang=language())
-    if as_json:
-        print_json(sent.to_json())
-        return
-    if dry_run:
-        print(sent.card)
-    what = f"{', '.join(sent.files)} ({sent.megabytes:,.1f} MB)"
-    print(say(f"전송하지 않음: {what}", f"Not sent: {what}") if dry_run else f"{sent.url}: {what}")
-
-
-@app.command(epilog="Example: coref-automl studio")
-def studio(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="PATH...", help="Folders of runs, evaluations, evaluation sets and models. Default: this one."),
-    ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes any free one.")] = 8420,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on. Any other opens it to the network.")] = "127.0.0.1",
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
-) -> None:
-    """See which method wins, open a run, compare, triage items, correct chains and try models, in a local web page.
-
-    It reads the given folders and nothing outside them; notes, tags and corrected chains are kept beside them. Ctrl-C ends it.
-    """
-    from coref_automl.studio.safety import is_loopback
-
-    try:
-        from coref_automl.studio.server import serve
-    except ModuleNotFoundError as error:
-        raise RecipeError(f"The studio needs {error.name}; run: pip install 'coref-automl[studio]'") from error
-    folders = paths or [Path()]
-    for path in folders:
-        if not path.is_dir():
-            raise InputError(
-                f"{path} {'is not a folder' if path.exists() else 'does not exist'}; pass folders of runs, or none for this one."
-            )
-
-    def ready(address: str) -> None:
-        print(address, flush=True)
-        names = ", ".join(str(path.resolve()) for path in folders)
-        print(say(f"폴더: {names}. 끝내려면 Ctrl-C.", f"Shows {names}. Ctrl-C ends it."), file=sys.stderr)
-        if not is_loopback(host):
-            warning = (
-                "네트워크에서 이 서버에 접속할 수 있는 사람은 누구나 이 폴더들을 읽고 메모를 남길 수 있습니다.",
-                "Anyone who can reach this machine on the network can read these folders here, and write notes.",
-            )
-            print(say(*warning), file=sys.stderr)
-        if browser:
-            import webbrowser
-
-            webbrowser.open(address)
-
-    try:
-        serve(folders, host=host, port=port, lang=language(), on_ready=ready)
-    except KeyboardInterrupt:
-        return

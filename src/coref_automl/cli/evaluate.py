@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
+from coref_automl.base.config import choose
+from coref_automl.base.errors import InputError
+from coref_automl.base.progress import Progress
+from coref_automl.base.records import Evaluation
+from coref_automl.base.say import Lang, Say, language
 from coref_automl.cli.app import answers_file, app, note_foreign, print_json, print_result
 from coref_automl.cli.options import AsJson, Column, Device, OptionalOut, Rows, SkipBad, options_from, recipe_from
-from coref_automl.config import choose
-from coref_automl.errors import InputError
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.progress import Progress
-from coref_automl.records import Evaluation
-from coref_automl.say import Lang, Say, language
 
 
 @app.command(epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536")

@@ -19,9 +19,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from coref_automl.config import Setting, described, from_mapping, overlaid, read_yaml
-from coref_automl.errors import RecipeError
-from coref_automl.say import LANGUAGE, VARIABLE, language
+from coref_automl.base.config import Setting, described, from_mapping, overlaid, read_yaml
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.say import LANGUAGE, VARIABLE, language
 
 T = TypeVar("T")
 

@@ -25,6 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coref_automl.base.folders import is_folder
+from coref_automl.base.records import Evaluation
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.next_step import next_step, next_time_of, train_command
@@ -35,8 +37,6 @@ from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.columns import holds_text
 from coref_automl.evaluation.metrics import tasks_of
 from coref_automl.evaluation.targets import has_bytes
-from coref_automl.folders import is_folder
-from coref_automl.records import Evaluation
 from coref_automl.statistics.planning import SEEDS, detectable_difference
 
 _FEW_ITEMS, _FEW_NAMES = 1 / 2, 1 / 3

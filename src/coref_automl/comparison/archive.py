@@ -16,21 +16,21 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from coref_automl.base.config import as_paths
+from coref_automl.base.errors import InputError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.folders import contents, natural_order, remove
+from coref_automl.base.locks import claimed
+from coref_automl.base.records import Evaluation, Record
+from coref_automl.base.say import say
+from coref_automl.base.store import os_errors_as_ours, write_json
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs, nothing_under, open_results
 from coref_automl.comparison.runs import TaskRun, without_folders
 from coref_automl.comparison.superseded import items_of
-from coref_automl.config import as_paths
-from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import write_ranks
 from coref_automl.evaluation.results import RESULT, SWAP, StoredEvaluation, find_evaluations
 from coref_automl.evaluation.targets import CHECKPOINT, EVALUATIONS, folder_name, model_slug
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import contents, natural_order, remove
-from coref_automl.locks import claimed
-from coref_automl.records import Evaluation, Record
-from coref_automl.say import say
-from coref_automl.store import os_errors_as_ours, write_json
 
 KIND = "archive"
 _NAMED = 5

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from coref_automl.base.records import OBJECTIVES, Provenance, grouped
 from coref_automl.comparison.names import arm_label, base_names, method_candidates, method_name, stem
 from coref_automl.comparison.scores import Entry, model_label, runs_of
-from coref_automl.records import OBJECTIVES, Provenance, grouped
 
 EQUAL = 0.05
 """Training counts as equal if tokens differ by at most this share of the largest count."""

@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from coref_automl.base.config import nearest
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.folders import is_folder, is_there
+from coref_automl.base.records import Evaluation, Provenance
 from coref_automl.comparison.scores import Entry
-from coref_automl.config import nearest
-from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, run_of
 from coref_automl.evaluation.targets import slug, target_of
-from coref_automl.folders import is_folder, is_there
 from coref_automl.models.model_files import full_name
-from coref_automl.records import Evaluation, Provenance
 
 
 def bases_of(entries: Sequence[Entry], provenance: Provenance | None) -> list[Entry]:

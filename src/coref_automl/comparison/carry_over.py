@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+from coref_automl.base.records import Estimate
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.judging import UncorrectedClaim, corrected_claims
@@ -23,7 +24,6 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import Start, Starts, TaskRun
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.records import Estimate
 
 _UNKNOWN = Estimate(0.0, 0.0, 0.0, 0)
 

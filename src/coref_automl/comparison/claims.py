@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from coref_automl.records import Correction, Estimate, Half, Record
+from coref_automl.base.records import Correction, Estimate, Half, Record
 
 BASE = "base"
 """The other side of a claim about a gain; methods have the names that their owner gave them."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.records import Comparison, Estimate, Half, Record
+from coref_automl.base.say import say
 from coref_automl.comparison.bases import find_reference, references
 from coref_automl.comparison.claims import ALPHA, VocabularyPair
 from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask
-from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Estimate, Half, Record
-from coref_automl.say import say
 from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error, step_down_max_t
 
 

@@ -22,18 +22,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coref_automl.base.config import nearest
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.records import Half, grouped, halves_of
+from coref_automl.base.say import say
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import rename_runs, with_names
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.comparison.superseded import items_of, model_of, one_dtype_each
-from coref_automl.config import nearest
-from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, read_columns
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.records import Half, grouped, halves_of
-from coref_automl.say import say
 
 _RowsOfSets = Mapping[str, list[int]]
 """The rows of a set's items in a group, by the fingerprint of the set."""

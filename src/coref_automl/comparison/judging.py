@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.records import Comparison, Correction, Estimate, Half
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.differences import lost_to_family
 from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask
-from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import benjamini_hochberg, composite

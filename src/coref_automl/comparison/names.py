@@ -23,12 +23,12 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path, PurePath
 
+from coref_automl.base.folders import short_names
+from coref_automl.base.records import Provenance, grouped
+from coref_automl.base.say import say
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.columns import holds_text
 from coref_automl.evaluation.results import StoredEvaluation, run_of
-from coref_automl.folders import short_names
-from coref_automl.records import Provenance, grouped
-from coref_automl.say import say
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
 _SAME_IN_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.base.config import read_yaml
+from coref_automl.base.errors import CorefError
+from coref_automl.base.folders import AVERAGE, is_folder, is_there
+from coref_automl.base.records import Provenance
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import Answer, Do, NextStep, NextTime, Training
 from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study_data import StudyData, choosing_columns
-from coref_automl.config import read_yaml
-from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import relocated
-from coref_automl.folders import AVERAGE, is_folder, is_there
-from coref_automl.records import Provenance
 from coref_automl.statistics.intervals import simultaneous_bounds
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import accepted_loss

@@ -1,7 +1,7 @@
 """Outside checks: what one is, and which there are.
 
 A check is a task that checkpoints are fine-tuned on, to see whether an adaptation carries over to it: one class in its own room
-(`relation/check.py`, `coreference/check.py`) and its room in `_ROOMS`. Claims (`carry_over`), reports, archives, experiments and
+(`extras/relation/check.py`, `extras/coreference/check.py`) and its room in `_ROOMS`. Claims (`carry_over`), reports, archives, experiments and
 the studio know of it only what `OutsideCheck` declares.
 """
 
@@ -15,12 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
+from coref_automl.base.config import Setting, from_mapping, typed
+from coref_automl.base.progress import Progress
+from coref_automl.base.records import Estimate
 from coref_automl.comparison.claims import Claim, Documents, QuestionId, Test
 from coref_automl.comparison.judging import UncorrectedClaim
 from coref_automl.comparison.runs import FactsT, ResultT, RunOf, Starts, TaskFiles
-from coref_automl.config import Setting, from_mapping, typed
-from coref_automl.progress import Progress
-from coref_automl.records import Estimate
 
 CHOSEN = "chosen"
 CHARACTERS_PER_TOKEN = 2  # of Korean text
@@ -130,7 +130,7 @@ class _Registry(Mapping[QuestionId, OutsideCheck[Any, Any, Any]]):
 
     @cached_property
     def loaded(self) -> dict[QuestionId, OutsideCheck[Any, Any, Any]]:
-        return {room: import_module(f"coref_automl.{room}.check").CHECK for room in _ROOMS}
+        return {room: import_module(f"coref_automl.extras.{room}.check").CHECK for room in _ROOMS}
 
     def __getitem__(self, name: QuestionId) -> OutsideCheck[Any, Any, Any]:
         return self.loaded[name]

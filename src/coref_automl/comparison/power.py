@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.errors import ComparisonError, RecipeError
+from coref_automl.base.folders import is_there
+from coref_automl.base.progress import duration
+from coref_automl.base.records import Record
+from coref_automl.base.say import align, language, say
+from coref_automl.base.store import read_json
 from coref_automl.comparison.arms import arms_of
 from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.groups import choose_group
 from coref_automl.comparison.judging import PairedValues
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Group, choose_metric
-from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, leading, metric_named, tasks_of
-from coref_automl.folders import is_there
-from coref_automl.progress import duration
-from coref_automl.records import Record
-from coref_automl.say import align, language, say
 from coref_automl.statistics import planning
 from coref_automl.statistics.crossed import CrossedVerdict
-from coref_automl.store import read_json
 
 COSTS = "costs.json"
 

@@ -13,6 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from coref_automl.base.errors import ComparisonError, CorefError, InputError
+from coref_automl.base.folders import EXPERIMENT, is_folder, is_there, kind_of_folder, short_names
+from coref_automl.base.say import say
 from coref_automl.comparison.bases import bases_beside, with_bases
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.names import runs_in_several_folders
@@ -20,11 +23,8 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskFiles, TaskRun
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded
-from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
-from coref_automl.folders import EXPERIMENT, is_folder, is_there, kind_of_folder, short_names
 from coref_automl.models.model_files import full_name, is_local
-from coref_automl.say import say
 
 
 @dataclass(frozen=True)

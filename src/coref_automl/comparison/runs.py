@@ -16,13 +16,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from coref_automl.decoder import read_stored
-from coref_automl.errors import InputError
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import InputError
+from coref_automl.base.folders import check_name
+from coref_automl.base.guard import read_arrays
+from coref_automl.base.records import Provenance
+from coref_automl.base.store import atomic_write, write_json
 from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.folders import check_name
-from coref_automl.guard import read_arrays
-from coref_automl.records import Provenance
-from coref_automl.store import atomic_write, write_json
 
 _AGAIN = "run the same command again (nothing is trained twice), or make the archive again"
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import ComparisonError
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.records import Evaluation, Half, grouped
 from coref_automl.evaluation.metrics import METRICS, leading, metric_named
 from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
-from coref_automl.records import Evaluation, Half, grouped
 from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Part, joined
 

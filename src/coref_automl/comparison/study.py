@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.records import Half
 from coref_automl.comparison.answer import answer_of
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import BASE, Answer, Claim
@@ -18,10 +21,7 @@ from coref_automl.comparison.judging import Estimand, checkpoint_claim, correcte
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group, ItemMask, verdict_half
 from coref_automl.comparison.study_data import Checks, StudyData, data_of
-from coref_automl.decoder import read_stored
-from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Half
 
 LOOKS = "looks.json"
 """The numbers of seeds at which a study was judged, written beside its runs and in its archive."""

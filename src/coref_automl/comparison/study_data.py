@@ -14,6 +14,8 @@ from itertools import combinations
 
 import numpy as np
 
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.records import Comparison, Estimate, Half
 from coref_automl.comparison.arms import Arm, arms_of, methods_of
 from coref_automl.comparison.bases import bases_of, find_reference, own_base, references
 from coref_automl.comparison.claims import Claim, QuestionId
@@ -21,8 +23,6 @@ from coref_automl.comparison.differences import compare_with, shared_columns
 from coref_automl.comparison.judging import checkpoint_claim
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Columns, Entry, Group, choose_metric, runs_of, verdict_half
-from coref_automl.errors import ComparisonError
-from coref_automl.records import Comparison, Estimate, Half
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 from coref_automl.statistics.shrinkage import covariance, posterior_means
 

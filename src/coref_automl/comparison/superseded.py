@@ -12,16 +12,16 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from coref_automl.base.errors import CorefError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.folders import is_folder, kind_of_folder
+from coref_automl.base.records import grouped
+from coref_automl.base.say import say
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, model_label
-from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import is_folder, kind_of_folder
 from coref_automl.models.model_files import PARTS, model_fingerprints
-from coref_automl.records import grouped
-from coref_automl.say import say
 
 Condition = tuple[str, str, str]
 """Items, version of the scorer, tokenizer."""

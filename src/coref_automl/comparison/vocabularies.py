@@ -22,17 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coref_automl.base.errors import ComparisonError, CorefError
+from coref_automl.base.records import Half
 from coref_automl.comparison.claims import VocabularyPair
 from coref_automl.comparison.scores import Entry, Group, Ints
 from coref_automl.comparison.study import of_checkpoints
 from coref_automl.comparison.study_data import choose
-from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.columns import holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import leading, tasks_of
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import Half
 
 FEWEST = 300
 """With fewer items that both count, nothing is said."""

@@ -18,18 +18,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar
 
+from coref_automl.base.binding import check_binding, stored_binding
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import FolderError, InputError
+from coref_automl.base.folders import DONE, MANIFEST, is_done, mark_done
+from coref_automl.base.guard import refuse_special
+from coref_automl.base.locks import claimed
+from coref_automl.base.progress import Progress
+from coref_automl.base.records import Record
+from coref_automl.base.say import in_words, say
+from coref_automl.base.store import NOT_JSON, is_text, json_fault, os_errors_as_ours, write_json
 from coref_automl.corpus.clean import foreign_note
 from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, refuse_archive
-from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import check_binding, stored_binding
-from coref_automl.errors import FolderError, InputError
-from coref_automl.folders import DONE, MANIFEST, is_done, mark_done
-from coref_automl.guard import refuse_special
-from coref_automl.locks import claimed
-from coref_automl.progress import Progress
-from coref_automl.records import Record
-from coref_automl.say import in_words, say
-from coref_automl.store import NOT_JSON, is_text, json_fault, os_errors_as_ours, write_json
 
 T = TypeVar("T")
 KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.errors import WorkError
+from coref_automl.base.progress import Progress
+from coref_automl.base.say import align, in_words, say
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import KEPT, REASONS, Choice
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import UNREAD, Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
-from coref_automl.errors import WorkError
-from coref_automl.progress import Progress
-from coref_automl.say import align, in_words, say
 
 
 def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from coref_automl.korean import KINDS, PRONOUN, Tags, is_hangul
-from coref_automl.records import grouped
+from coref_automl.base.korean import KINDS, PRONOUN, Tags, is_hangul
+from coref_automl.base.records import grouped
 
 NounTag = Literal["NNG", "NNP"]
 _NAME = KINDS.index("NNP")

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.records import Document, Record
+from coref_automl.base.store import atomic_write
 from coref_automl.corpus.clean import own_id, rank
 from coref_automl.corpus.dedup import PERMUTATIONS, RunAll, first_of_each, near_duplicates, signature, text_key, write_signatures
 from coref_automl.corpus.shards import Index
-from coref_automl.records import Document, Record
-from coref_automl.store import atomic_write
 
 KEPT = 0
 REASONS = (

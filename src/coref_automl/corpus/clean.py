@@ -16,8 +16,8 @@ from functools import partial
 
 import numpy as np
 
-from coref_automl.records import Document
-from coref_automl.say import say
+from coref_automl.base.records import Document
+from coref_automl.base.say import say
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\uffff\ud800-\udfff]")
 _LINE_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")

@@ -21,15 +21,15 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import choose
+from coref_automl.base.config import choose
+from coref_automl.base.decoder import decode_stored
+from coref_automl.base.errors import DatasetError, InputError, RecipeError
+from coref_automl.base.fingerprints import chunks_of, fingerprint_files
+from coref_automl.base.folders import MANIFEST, claim_folder, is_done, mark_done, with_article
+from coref_automl.base.guard import read_array
+from coref_automl.base.progress import Progress
+from coref_automl.base.store import atomic_write, read_json, read_jsonl, write_json, write_text
 from coref_automl.corpus.manifest import AGAIN, DatasetManifest
-from coref_automl.decoder import decode_stored
-from coref_automl.errors import DatasetError, InputError, RecipeError
-from coref_automl.fingerprints import chunks_of, fingerprint_files
-from coref_automl.folders import MANIFEST, claim_folder, is_done, mark_done, with_article
-from coref_automl.guard import read_array
-from coref_automl.progress import Progress
-from coref_automl.store import atomic_write, read_json, read_jsonl, write_json, write_text
 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"

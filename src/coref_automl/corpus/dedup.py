@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.store import atomic_write, read_json, write_json
+from coref_automl.base.store import atomic_write, read_json, write_json
 
 BANDS, ROWS = 20, 6
 PERMUTATIONS = BANDS * ROWS

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import from_mapping
+from coref_automl.base.config import from_mapping
+from coref_automl.base.decoder import read_stored_rows
+from coref_automl.base.errors import ModelError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.korean import Tagger, Tags
+from coref_automl.base.records import Document
+from coref_automl.base.store import atomic_write, read_json, write_json, write_jsonl, write_text
 from coref_automl.corpus.chains import NounMention, chains, mentions
 from coref_automl.corpus.choice import WORDS, among, grams
 from coref_automl.corpus.dataset import smallest_type
 from coref_automl.corpus.recipe import Mode
 from coref_automl.corpus.work import mark_started
-from coref_automl.decoder import read_stored_rows
-from coref_automl.errors import ModelError
-from coref_automl.fingerprints import fingerprint
-from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, ids_end, split_at, tokenize
-from coref_automl.records import Document
-from coref_automl.store import atomic_write, read_json, write_json, write_jsonl, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from coref_automl.base.errors import SourceError
+from coref_automl.base.folders import expand_home, natural_order
+from coref_automl.base.records import Document
+from coref_automl.base.store import is_text
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, refuse_archive, stem_of
-from coref_automl.errors import SourceError
-from coref_automl.folders import expand_home, natural_order
-from coref_automl.records import Document
-from coref_automl.store import is_text
 
 _WAITING = 1_000
 """Flaws at the head of a file that are held back until its first document names the source."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 from zipfile import is_zipfile
 
-from coref_automl.errors import InputError, MissingExtra
-from coref_automl.guard import LINE as LONGEST
-from coref_automl.guard import parse_json, read_whole
-from coref_automl.store import is_text
+from coref_automl.base.errors import InputError, MissingExtra
+from coref_automl.base.guard import LINE as LONGEST
+from coref_automl.base.guard import parse_json, read_whole
+from coref_automl.base.store import is_text
 
 TEXT = "text"
 NOT_UTF8 = "not UTF-8"

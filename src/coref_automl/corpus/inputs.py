@@ -14,18 +14,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypedDict
 
+from coref_automl.base.decoder import read_stored, read_stored_rows
+from coref_automl.base.errors import EvalSetError, SourceError
+from coref_automl.base.fingerprints import chunks_of, fingerprint_files
+from coref_automl.base.folders import MANIFEST
+from coref_automl.base.progress import Progress
+from coref_automl.base.records import Document
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.files import ByteRange, remote_chunks, size_of
 from coref_automl.corpus.formats import LINES
 from coref_automl.corpus.manifest import EvalSetFacts, InputFacts, MadeFrom
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
-from coref_automl.decoder import read_stored, read_stored_rows
-from coref_automl.errors import EvalSetError, SourceError
-from coref_automl.fingerprints import chunks_of, fingerprint_files
-from coref_automl.folders import MANIFEST
-from coref_automl.progress import Progress
-from coref_automl.records import Document
 
 
 def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = True) -> tuple[list[Input], list[str]]:

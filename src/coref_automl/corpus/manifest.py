@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypedDict
 
-from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError
-from coref_automl.folders import MANIFEST
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import DatasetError
+from coref_automl.base.folders import MANIFEST
 
 AGAIN = "prepare it again in another folder"
 ANEW = "remove the folder, and prepare it again"

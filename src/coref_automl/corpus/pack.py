@@ -16,6 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import DatasetError
+from coref_automl.base.fingerprints import chunks_of
+from coref_automl.base.progress import Progress, Stage
+from coref_automl.base.records import Document
+from coref_automl.base.store import atomic_write
 from coref_automl.corpus.card import card, counted, refuse_sources
 from coref_automl.corpus.choice import KEPT, Choice, overlap_of
 from coref_automl.corpus.dataset import Ints, Window, smallest_type, write_dataset
@@ -24,13 +30,7 @@ from coref_automl.corpus.manifest import ANEW, EncodedFacts, MadeFrom
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
 from coref_automl.corpus.work import ENCODE
-from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError
-from coref_automl.fingerprints import chunks_of
 from coref_automl.models.vocabulary import ids_end
-from coref_automl.progress import Progress, Stage
-from coref_automl.records import Document
-from coref_automl.store import atomic_write
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import as_path, expect, to_mapping
+from coref_automl.base.binding import SAME, check_binding
+from coref_automl.base.config import as_path, expect, to_mapping
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import DatasetError, FolderError, WorkError
+from coref_automl.base.folders import MANIFEST, is_done, kind_of_folder, remove
+from coref_automl.base.korean import Tagger, default_cache, release_kiwi, require_kiwi
+from coref_automl.base.locks import claimed
+from coref_automl.base.machine import usable_cores
+from coref_automl.base.progress import Progress, Stage, quiet
+from coref_automl.base.records import Document
+from coref_automl.base.store import atomic_write, read_jsonl
 from coref_automl.corpus.card import counted, refuse_sources
 from coref_automl.corpus.choice import KEPT, Choice, choose_documents, write_grams
 from coref_automl.corpus.dataset import KIND
@@ -35,16 +45,6 @@ from coref_automl.corpus.recipe import PrepareRecipe, Texts
 from coref_automl.corpus.shards import Index, build_index, finished_shards, skip_part
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.corpus.work import DEDUP, ENCODE, INPUTS, READ, WORK, WorkItem, begin, begun_from, failures_of, run_items
-from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import SAME, check_binding
-from coref_automl.errors import DatasetError, FolderError, WorkError
-from coref_automl.folders import MANIFEST, is_done, kind_of_folder, remove
-from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
-from coref_automl.locks import claimed
-from coref_automl.machine import usable_cores
-from coref_automl.progress import Progress, Stage, quiet
-from coref_automl.records import Document
-from coref_automl.store import atomic_write, read_jsonl
 
 _GRAMS, _KEPT = "grams.npy", "kept.npy"
 """In work/: the n-grams of evaluation documents, and which documents are trained on."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
-from coref_automl.config import Setting, free_fields, to_mapping, typed
+from coref_automl.base.config import Setting, free_fields, to_mapping, typed
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.korean import kiwi_version
+from coref_automl.base.pool import Engine
 from coref_automl.corpus.clean import SHARE, Filters
-from coref_automl.engine.pool import Engine
-from coref_automl.errors import RecipeError
-from coref_automl.korean import kiwi_version
 from coref_automl.models.families import LONGEST
 
 Mode = Literal["mlm", "entity", "combined"]

@@ -17,7 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import from_mapping
+from coref_automl.base.config import from_mapping
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import DatasetError
+from coref_automl.base.records import Document
+from coref_automl.base.store import atomic_write, write_json, write_jsonl
 from coref_automl.corpus.clean import highest_held_out, normalise, rank, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key, write_signatures
 from coref_automl.corpus.files import Flaw
@@ -25,10 +29,6 @@ from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.corpus.work import READ, mark_started
-from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError
-from coref_automl.records import Document
-from coref_automl.store import atomic_write, write_json, write_jsonl
 
 SHARD_ROWS = 50_000
 UNREAD = "could not be read"

@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from coref_automl.config import nearest
+from coref_automl.base.config import nearest
+from coref_automl.base.errors import CorefError, MissingExtra, SourceError, first_line
+from coref_automl.base.records import Document, Record
+from coref_automl.base.say import in_words
 from coref_automl.corpus import files as local
 from coref_automl.corpus.formats import LINES, opened, stem_of
-from coref_automl.errors import CorefError, MissingExtra, SourceError, first_line
-from coref_automl.records import Document, Record
-from coref_automl.say import in_words
 
 
 def passages() -> list[Document]:

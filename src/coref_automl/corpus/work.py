@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import CorefError, DatasetError, FolderError, WorkerDied, WorkError
+from coref_automl.base.folders import is_done, kind_of_folder, remove
+from coref_automl.base.locks import is_alive
+from coref_automl.base.pool import Call, Returned, run_calls
+from coref_automl.base.progress import Progress, duration
+from coref_automl.base.records import Record
+from coref_automl.base.say import in_words, language, say
+from coref_automl.base.store import read_json, write_json, write_text
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import PLAN
 from coref_automl.corpus.inputs import bytes_of
 from coref_automl.corpus.manifest import ANEW, MadeFrom, Preparation, read_shard
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import Input
-from coref_automl.decoder import read_stored
-from coref_automl.engine.pool import Call, Returned, run_calls
-from coref_automl.errors import CorefError, DatasetError, FolderError, WorkerDied, WorkError
-from coref_automl.folders import is_done, kind_of_folder, remove
-from coref_automl.locks import is_alive
-from coref_automl.progress import Progress, duration
-from coref_automl.records import Record
-from coref_automl.say import in_words, language, say
-from coref_automl.store import read_json, write_json, write_text
 
 WORK, READ, DEDUP, ENCODE, INPUTS = "work", "read", "dedup", "encode", "inputs.json"
 _PARTS = "parts.json"

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import EvalSetError, InputError, StorageError
-from coref_automl.fingerprints import fingerprint
-from coref_automl.guard import read_array
-from coref_automl.korean import Tagger, default_cache
+from coref_automl.base.errors import EvalSetError, InputError, StorageError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.guard import read_array
+from coref_automl.base.korean import Tagger, default_cache
+from coref_automl.base.records import ClozeItem
+from coref_automl.base.store import atomic_write, sweep
 from coref_automl.models.vocabulary import FastTokenizer, entry_words
-from coref_automl.records import ClozeItem
-from coref_automl.store import atomic_write, sweep
 
 
 def build_table(tokenizer: FastTokenizer, tagger: Tagger) -> NDArray[np.bool_]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.records import ClozeItem
 from coref_automl.evaluation.tasks.task import draw_lot
 from coref_automl.evaluation.windows import Window
 from coref_automl.models.vocabulary import FastTokenizer, word_ids
-from coref_automl.records import ClozeItem
 
 LEAST, MOST = 3, 20
 """Words to choose from, the answer among them."""

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, short_repr
-from coref_automl.errors import InputError
-from coref_automl.folders import version_of
-from coref_automl.guard import parse_json, read_arrays, read_whole
-from coref_automl.records import ClozeItem, ItemScore
-from coref_automl.store import NOT_JSON, atomic_write, read_jsonl
+from coref_automl.base.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, short_repr
+from coref_automl.base.errors import InputError
+from coref_automl.base.folders import version_of
+from coref_automl.base.guard import parse_json, read_arrays, read_whole
+from coref_automl.base.records import ClozeItem, ItemScore
+from coref_automl.base.store import NOT_JSON, atomic_write, read_jsonl
 
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
 FACTS = ("task", "cluster", "source", "tag", "distance")

@@ -15,16 +15,16 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import read_stored, short_repr
-from coref_automl.errors import EvalSetError, RecipeError
+from coref_automl.base.decoder import read_stored, short_repr
+from coref_automl.base.errors import EvalSetError, RecipeError
+from coref_automl.base.fingerprints import fingerprint, fingerprint_files
+from coref_automl.base.folders import MANIFEST, claim_folder, is_done, is_there, kind_of_folder, mark_done, with_article
+from coref_automl.base.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
+from coref_automl.base.store import atomic_write, read_jsonl, write_json, write_jsonl
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.task import VERSION
-from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import MANIFEST, claim_folder, is_done, is_there, kind_of_folder, mark_done, with_article
 from coref_automl.models.vocabulary import FastTokenizer
-from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
-from coref_automl.store import atomic_write, read_jsonl, write_json, write_jsonl
 
 KIND = "evalset"
 DOCUMENTS = "documents.jsonl"

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.decoder import short_repr
+from coref_automl.base.errors import EvalSetError, EvaluationError, InputError, RecipeError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.korean import composed
+from coref_automl.base.progress import Progress, quiet
+from coref_automl.base.records import ClozeItem, Record
+from coref_automl.base.store import is_text
 from coref_automl.corpus.batch import Answered, answer_texts
-from coref_automl.decoder import short_repr
-from coref_automl.errors import EvalSetError, EvaluationError, InputError, RecipeError
-from coref_automl.fingerprints import fingerprint
-from coref_automl.korean import composed
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.model_files import weights_fingerprint
-from coref_automl.progress import Progress, quiet
-from coref_automl.records import ClozeItem, Record
-from coref_automl.store import is_text
 
 KIND = "filled gaps"
 _GAP = re.compile(r"\[MASK\]|<mask>|\[마스크\]|_{1,}")

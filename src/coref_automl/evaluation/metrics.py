@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import choose
-from coref_automl.errors import RecipeError
+from coref_automl.base.config import choose
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.task import begins_word, occurrences
-from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, composite
 from coref_automl.statistics.resampling import Part, joined
 

@@ -12,10 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from coref_automl import config
+from coref_automl.base import config
+from coref_automl.base.errors import EvalSetError, FolderError
+from coref_automl.base.folders import is_done
+from coref_automl.base.korean import Tagger, default_cache
+from coref_automl.base.locks import claimed
+from coref_automl.base.progress import Progress, quiet
+from coref_automl.base.records import ClozeItem, Document, Task, grouped
 from coref_automl.corpus.clean import Filters, limits, normalise, qualified_id, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
-from coref_automl.errors import EvalSetError, FolderError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
@@ -30,12 +35,7 @@ from coref_automl.evaluation.tasks.task import (
     read_rows,
     spread,
 )
-from coref_automl.folders import is_done
-from coref_automl.korean import Tagger, default_cache
-from coref_automl.locks import claimed
 from coref_automl.models.vocabulary import FastTokenizer
-from coref_automl.progress import Progress, quiet
-from coref_automl.records import ClozeItem, Document, Task, grouped
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:

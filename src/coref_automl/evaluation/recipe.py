@@ -9,24 +9,24 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-from coref_automl.config import Setting, choose, to_mapping, typed
+from coref_automl.base.binding import BYTES
+from coref_automl.base.binding import difference as difference_between
+from coref_automl.base.config import Setting, choose, to_mapping, typed
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.fingerprints import fingerprint_files
+from coref_automl.base.korean import kiwi_version
+from coref_automl.base.records import ClozeItem, Half, Task, halves_of
+from coref_automl.base.say import in_words, say
 from coref_automl.corpus.clean import LEAST, SHARE
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.inputs import content_of
 from coref_automl.corpus.recipe import HeldOutShare
 from coref_automl.corpus.sources import inputs_of, licence_of
-from coref_automl.engine.binding import BYTES
-from coref_automl.engine.binding import difference as difference_between
-from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import SetManifest
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
 from coref_automl.evaluation.tasks.task import PER_DOCUMENT, ClozeTask
-from coref_automl.fingerprints import fingerprint_files
-from coref_automl.korean import kiwi_version
-from coref_automl.records import ClozeItem, Half, Task, halves_of
-from coref_automl.say import in_words, say
 
 
 @dataclass(frozen=True, slots=True)

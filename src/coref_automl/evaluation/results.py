@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from coref_automl.decoder import read_stored
-from coref_automl.errors import InputError
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import InputError
+from coref_automl.base.folders import EXPERIMENT, PARTIAL, check_name, is_done, is_there, kind_of_folder, natural_order
+from coref_automl.base.guard import TooLarge
+from coref_automl.base.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.evaluation.targets import BASES, CHECKPOINT, EVALUATIONS, REMEDY, has_bytes, is_model_alone, root_of, target_of
-from coref_automl.folders import EXPERIMENT, PARTIAL, check_name, is_done, is_there, kind_of_folder, natural_order
-from coref_automl.guard import TooLarge
 from coref_automl.models.model_files import full_name
-from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 
 RESULT = "result.json"
 SWAP = ".archive.swap"

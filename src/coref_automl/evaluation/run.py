@@ -17,10 +17,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapping, typed
-from coref_automl.engine.binding import BYTES, stored_binding
-from coref_automl.engine.pool import Call, Engine, Returned, run_calls
-from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError, first_line
+from coref_automl.base.binding import BYTES, stored_binding
+from coref_automl.base.config import Setting, as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.base.errors import CorefError, EvaluationError, RecipeError, StorageError, first_line
+from coref_automl.base.folders import MANIFEST, claim_folder, remove_if_unused
+from coref_automl.base.locks import locked
+from coref_automl.base.machine import visible_devices
+from coref_automl.base.pool import Call, Engine, Returned, run_calls
+from coref_automl.base.progress import Progress, quiet
+from coref_automl.base.records import Evaluation, ItemScore, Provenance
+from coref_automl.base.store import JsonlAppender, os_errors_as_ours
 from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import counted, counted_names, summarise_with_baselines
@@ -28,15 +34,9 @@ from coref_automl.evaluation.results import base_evaluation
 from coref_automl.evaluation.slot import SCORER, Slot
 from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets
 from coref_automl.evaluation.windows import WINDOW, window_of
-from coref_automl.folders import MANIFEST, claim_folder, remove_if_unused
-from coref_automl.locks import locked
-from coref_automl.machine import visible_devices
 from coref_automl.models.families import too_long
 from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fingerprint
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_local, model_fingerprints
-from coref_automl.progress import Progress, quiet
-from coref_automl.records import Evaluation, ItemScore, Provenance
-from coref_automl.store import JsonlAppender, os_errors_as_ours
 
 JOB = f"{__name__}:evaluate_job"
 """The function that workers run."""

@@ -18,19 +18,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from coref_automl.config import choose
-from coref_automl.errors import EvaluationError, ModelError
+from coref_automl.base.config import choose
+from coref_automl.base.errors import EvaluationError, ModelError
+from coref_automl.base.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
+from coref_automl.base.records import ClozeItem, ItemScore, Task
 from coref_automl.evaluation.answers import answerable
 from coref_automl.evaluation.choice import Row, WordChoice, choice_of
 from coref_automl.evaluation.metrics import COPY_BONUSES
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Ids, Lengths, Window, maker_for
-from coref_automl.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
 from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, ItemScore, Task
 
 TOP = 5
 AHEAD = 256

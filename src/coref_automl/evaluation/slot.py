@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from pathlib import Path
 
-from coref_automl.errors import InputError
+from coref_automl.base.errors import InputError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.folders import DONE, kind_of_folder, mark_done, natural_order
+from coref_automl.base.records import Evaluation, ItemScore
+from coref_automl.base.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 from coref_automl.evaluation.answers import read_table, table_fingerprint, table_path
 from coref_automl.evaluation.columns import ITEMS, lacks, read_items
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, base_evaluation, find_evaluations, open_evaluation
 from coref_automl.evaluation.targets import BASES, EVALUATIONS, Target, summary_json, target_of
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import DONE, kind_of_folder, mark_done, natural_order
 from coref_automl.models.model_files import SETTINGS
-from coref_automl.records import Evaluation, ItemScore
-from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 
 SCORER = "4"
 """Version of everything that decides a score: windows, counted items, competitors, ranks. Two versions are never compared."""

@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import CorefError, InputError, ModelError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.folders import State, is_folder, natural_order, state_of
+from coref_automl.base.records import Evaluation, Provenance
 from coref_automl.corpus.inputs import frozen_fingerprint
-from coref_automl.decoder import read_stored
-from coref_automl.errors import CorefError, InputError, ModelError
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import State, is_folder, natural_order, state_of
 from coref_automl.models.model_files import full_name, refuse_sentence_transformer, resolve, weights_fingerprint
-from coref_automl.records import Evaluation, Provenance
 
 EVALUATIONS = "evaluations"
 BASES = "base-evaluations"

@@ -16,12 +16,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import ModelError, RecipeError
+from coref_automl.base.errors import ModelError, RecipeError
+from coref_automl.base.records import ClozeItem
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.model_files import detect_seq_len
 from coref_automl.models.vocabulary import FastTokenizer, Pieces, read_entries, split_at, tokenize, tokenize_all
-from coref_automl.records import ClozeItem
 
 WINDOW, NEAR = 256, 512
 """The usual length of a window, and the longest one that is no far item's."""

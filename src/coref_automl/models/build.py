@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.config import choose
-from coref_automl.errors import ModelError
-from coref_automl.korean import Tagger, Tags
-from coref_automl.machine import interruptible
+from coref_automl.base.config import choose
+from coref_automl.base.errors import ModelError
+from coref_automl.base.korean import Tagger, Tags
+from coref_automl.base.machine import interruptible
 from coref_automl.models.families import too_long
 from coref_automl.models.vocabulary import ids_end
 

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
+from coref_automl.base.say import say
 from coref_automl.models.families import LONGEST, family, length_of
 from coref_automl.models.vocabulary import ids_end
-from coref_automl.say import say
 
 _LAYERS = ("num_hidden_layers", "n_layers")
 _MOST_RATIO = 3

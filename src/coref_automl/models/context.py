@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from coref_automl.errors import ModelError
+from coref_automl.base.errors import ModelError
+from coref_automl.base.say import say
 from coref_automl.models.families import family, first_row, length_of
-from coref_automl.say import say
 
 Policy = Literal["clamp", "rescale"]
 _USUAL_LENGTH = 512

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.errors import ModelError
-from coref_automl.models.disentangled.layout import Documents
-from coref_automl.say import say
+from coref_automl.base.errors import ModelError
+from coref_automl.base.say import say
+from deberta_kernels.layout import Documents
 
 IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
 ATTENTION_LABEL = {"ko": "어텐션", "en": "Attention"}
@@ -128,7 +128,7 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
     """
     name = model.config.model_type
     if name == "deberta-v2":
-        from coref_automl.models.fused_deberta import installed
+        from deberta_kernels.fused_deberta import installed
 
         return Documents(segments) if installed(model) else Documents(segments).pairs()
     same = segments[:, None, :, None] == segments[:, None, None, :]
@@ -143,7 +143,7 @@ def compiling_pays(model: Any) -> bool:
     """Tell whether to compile a step of this model: around fused kernels it costs half a minute and gains nothing."""
     if model.config.model_type != "deberta-v2":
         return True
-    from coref_automl.models.fused_deberta import installed
+    from deberta_kernels.fused_deberta import installed
 
     return not installed(model)
 
@@ -178,7 +178,7 @@ def _mask_for(model: Any, allowed: Tensor) -> Tensor:
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:
     """Switch to the fused kernels if they run here, else to the library's own code."""
-    from coref_automl.models import fused_deberta
+    from deberta_kernels import fused_deberta
 
     if attention == "sdpa":
         raise ModelError("DeBERTa-v2 has no sdpa attention; choose fused (on CUDA) or eager.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coref_automl.config import short_repr
-from coref_automl.errors import ModelError
+from coref_automl.base.config import short_repr
+from coref_automl.base.errors import ModelError
 
 Positions = Literal["absolute", "offset", "relative", "rotary"]
 

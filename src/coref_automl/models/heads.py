@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from coref_automl.models import quick_modernbert
-from coref_automl.models.disentangled.layout import Documents
 from coref_automl.models.families import first_row
+from deberta_kernels.layout import Documents
 
 
 def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None = None) -> Tensor:
@@ -36,7 +36,7 @@ def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tenso
     if model.config.model_type == "modernbert" and quick_modernbert.supports(model.base_model, attention_mask):
         return quick_modernbert.encode_at(model.base_model, input_ids, attention_mask, rows, columns)
     if model.config.model_type == "deberta-v2":
-        from coref_automl.models.fused_deberta import can_encode_at
+        from deberta_kernels.fused_deberta import can_encode_at
 
         if can_encode_at(model, attention_mask):
             return _encode_deberta(model.base_model, input_ids, attention_mask, None, (rows, columns))
@@ -65,7 +65,7 @@ def _encode_deberta(
             hidden = encoder.conv(first, hidden, real)
     if positions is None:
         return hidden
-    from coref_automl.models.fused_deberta import run_layer_at
+    from deberta_kernels.fused_deberta import run_layer_at
 
     return run_layer_at(encoder.layer[-1], hidden, real.bool(), *positions, table)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.errors import ModelError, WorkError
-from coref_automl.fingerprints import fingerprint
-from coref_automl.machine import is_out_of_memory, pick_device, without_panics
+from coref_automl.base.errors import ModelError, WorkError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.machine import is_out_of_memory, pick_device, without_panics
 from coref_automl.models import checks, model_files
 from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.tokenizer_files import check_tokenizer_files

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.errors import InputError, ModelError
-from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import State, expand_home, is_folder, is_there, natural_order, state_of
-from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
+from coref_automl.base.errors import InputError, ModelError
+from coref_automl.base.fingerprints import fingerprint, fingerprint_files
+from coref_automl.base.folders import State, expand_home, is_folder, is_there, natural_order, state_of
+from coref_automl.base.guard import LINE, TooLarge, check_packed, refuse_special
+from coref_automl.base.store import read_json
 from coref_automl.models.families import family, length_of
 from coref_automl.models.tokenizer_files import TOKENIZER_FILES, has_tokenizer, require_tokenizer
-from coref_automl.store import read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 SETTINGS = "settings"

@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl import guard
-from coref_automl.errors import InputError, ModelError
-from coref_automl.folders import Version, version_of
-from coref_automl.store import read_json
+from coref_automl.base import guard
+from coref_automl.base.errors import InputError, ModelError
+from coref_automl.base.folders import Version, version_of
+from coref_automl.base.store import read_json
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
 _WITH_RULES = ("tokenizer.json", "tokenizer_config.json")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from coref_automl.base.records import grouped
+from coref_automl.base.say import Say
 from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
-from coref_automl.records import grouped
 from coref_automl.report.page import is_same, note, points, rounded, tokens
 from coref_automl.report.wording import ClaimText, short_title, title
-from coref_automl.say import Say
 
 _NAMED = 4
 """How many names a sentence lists."""

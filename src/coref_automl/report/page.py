@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from coref_automl.base.records import Estimate
+from coref_automl.base.say import Lang, Say, align
 from coref_automl.comparison.claims import NextStep
-from coref_automl.records import Estimate
-from coref_automl.say import Lang, Say, align
 
 Tone = Literal["", "good", "bad", "quiet", "strong", "even", "blank"]
 _CLOSE = 0.1

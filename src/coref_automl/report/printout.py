@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from coref_automl.base.config import as_paths, typed_options
+from coref_automl.base.errors import ComparisonError
+from coref_automl.base.records import Tabular
+from coref_automl.base.say import Lang, Say, speaking
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group
 from coref_automl.comparison.groups import choose_group
@@ -15,16 +19,12 @@ from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.comparison.study_data import POINTS, checked_margin
 from coref_automl.comparison.vocabularies import vocabulary_pairs
-from coref_automl.config import as_paths, typed_options
-from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Tabular
-from coref_automl.report import charts
+from coref_automl.extras.pages import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.page import bound, is_same, note, p_text
 from coref_automl.report.terminal import in_blocks
 from coref_automl.report.wording import ClaimText, comparison_verdict, forest_row, pair_lines, which_documents, why_not_compared
-from coref_automl.say import Lang, Say, speaking
 
 _COLOURS = {"better": 32, "worse": 31, "not shown": 90, "same": 90}
 """Terminal colors: green, red, gray."""

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
+from coref_automl.base.progress import duration
+from coref_automl.base.records import Estimate, Evaluation
+from coref_automl.base.say import Lang, Say, align, cells_of
 from coref_automl.evaluation.fill import Filled
 from coref_automl.evaluation.metrics import METRICS, breakdown, leading, metric_named
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.progress import duration
-from coref_automl.records import Estimate, Evaluation
-from coref_automl.say import Lang, Say, align, cells_of
 
 _ALWAYS = ("real1", "real5", "lambada_top1")
 """The metrics of the evaluation guide, shown also where they were not run."""

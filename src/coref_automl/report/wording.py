@@ -17,14 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coref_automl.base.records import Comparison, Estimate, Half
+from coref_automl.base.say import Say
 from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict, VocabularyPair
 from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Estimate, Half
 from coref_automl.report.page import Tone, bound, is_same, note, p_text, plotted, points, tokens
-from coref_automl.say import Say
 
 TONES: dict[str, Tone] = {
     "better": "good",

@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.records import Estimate
+from coref_automl.base.records import Estimate
 from coref_automl.statistics.resampling import Floats
 
 LEVEL = 0.95

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.records import Estimate, Record
+from coref_automl.base.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, inverted_p, satterthwaite, t_quantile, t_quantiles, wilson
 from coref_automl.statistics.resampling import Floats, Part, gather
 

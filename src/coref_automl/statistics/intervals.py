@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.records import Estimate
+from coref_automl.base.records import Estimate
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, satterthwaite, t_quantile, t_quantiles, wilson
 from coref_automl.statistics.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.records import Estimate, Record
+from coref_automl.base.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.statistics.intervals import detectable

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.records import Estimate, Record
+from coref_automl.base.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_quantile
 from coref_automl.statistics.crossed import Crossed, CrossedVerdict
 from coref_automl.statistics.intervals import concentration, standard_error

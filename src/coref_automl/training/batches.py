@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from coref_automl.base.machine import end_with_parent
 from coref_automl.corpus.dataset import PackedDataset, portions
-from coref_automl.machine import end_with_parent
 from coref_automl.training.loss import mention_table
 from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, mention_rates, row_rng
 

@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from coref_automl.errors import NotFinite
-from coref_automl.folders import mark_done
-from coref_automl.records import Record
-from coref_automl.store import write_json
+from coref_automl.base.errors import NotFinite
+from coref_automl.base.folders import mark_done
+from coref_automl.base.records import Record
+from coref_automl.base.store import write_json
 from coref_automl.training.optimizer import ParameterGroup, adamw, load_optimizer_state, schedule_factor
 from coref_automl.training.state import stored_state, write_state
 

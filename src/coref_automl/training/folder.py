@@ -11,13 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
 
-from coref_automl.config import to_mapping, to_yaml
-from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.errors import FolderError, ModelError, StorageError
-from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import (
+from coref_automl.base.binding import BYTES, check_binding
+from coref_automl.base.config import to_mapping, to_yaml
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import FolderError, ModelError, StorageError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.folders import (
     AVERAGE,
     EVENTS,
     MANIFEST,
@@ -29,10 +28,11 @@ from coref_automl.folders import (
     natural_order,
     remove_if_unused,
 )
+from coref_automl.base.records import Provenance
+from coref_automl.base.say import say
+from coref_automl.base.store import write_json, write_text
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.models.model_files import full_name, model_fingerprints, weight_shapes
-from coref_automl.records import Provenance
-from coref_automl.say import say
-from coref_automl.store import write_json, write_text
 from coref_automl.training.recipe import FREE, TrainRecipe
 from coref_automl.training.state import STATES, TRAINER_STATE, damaged_state
 

@@ -18,20 +18,20 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from coref_automl.base.errors import CorefError
+from coref_automl.base.folders import EVENTS, natural_order
+from coref_automl.base.progress import Progress, read_events
+from coref_automl.base.records import Evaluation
+from coref_automl.base.say import say
+from coref_automl.base.store import write_json
 from coref_automl.comparison.groups import group_of
 from coref_automl.comparison.next_step import next_time_of
 from coref_automl.comparison.scores import choose_metric
 from coref_automl.comparison.study_data import checked_margin, choose
 from coref_automl.comparison.superseded import drop_replaced_weights
-from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-from coref_automl.folders import EVENTS, natural_order
 from coref_automl.models.model_files import full_name
-from coref_automl.progress import Progress, read_events
-from coref_automl.records import Evaluation
-from coref_automl.say import say
-from coref_automl.store import write_json
 from coref_automl.training.folder import BEST, checkpoints_of, read_clock
 from coref_automl.training.recipe import TrainRecipe
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from coref_automl.config import choose
+from coref_automl.base.config import choose
 from coref_automl.models.execution import compiling_pays, packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED, MentionLoss, RowLike, later_mentions

@@ -23,7 +23,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.records import Objective
+from coref_automl.base.records import Objective
 
 MentionLoss = Literal["copy", "link"]
 IntArray = NDArray[np.integer]

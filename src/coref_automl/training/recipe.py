@@ -6,13 +6,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from coref_automl.base.config import Setting, choose, free_fields, parse_weights, typed
+from coref_automl.base.errors import RecipeError
+from coref_automl.base.records import Objective
+from coref_automl.base.say import in_korean, say
 from coref_automl.comparison.study_data import checked_margin
-from coref_automl.config import Setting, choose, free_fields, parse_weights, typed
-from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
-from coref_automl.records import Objective
-from coref_automl.say import in_korean, say
 from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]

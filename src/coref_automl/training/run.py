@@ -16,19 +16,19 @@ from typing import Any
 
 import torch
 
-from coref_automl.config import expect
-from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError, ModelError, OutOfMemory
-from coref_automl.folders import AVERAGE, EVENTS, is_done, mark_done
-from coref_automl.locks import claimed
-from coref_automl.machine import free_memory
+from coref_automl.base.config import expect
+from coref_automl.base.decoder import read_stored
+from coref_automl.base.errors import DatasetError, ModelError, OutOfMemory
+from coref_automl.base.folders import AVERAGE, EVENTS, is_done, mark_done
+from coref_automl.base.locks import claimed
+from coref_automl.base.machine import free_memory
+from coref_automl.base.progress import Progress, duration, quiet
+from coref_automl.base.records import Provenance, Record, Tabular
+from coref_automl.base.say import language, say
+from coref_automl.base.store import read_json, write_json
 from coref_automl.models.execution import matmul_precision, without_bfloat16_warnings, without_cudnn
 from coref_automl.models.load import quiet_library
 from coref_automl.models.model_files import full_name
-from coref_automl.progress import Progress, duration, quiet
-from coref_automl.records import Provenance, Record, Tabular
-from coref_automl.say import language, say
-from coref_automl.store import read_json, write_json
 from coref_automl.training import folder as files
 from coref_automl.training import setup
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch

@@ -14,13 +14,15 @@ import numpy as np
 import torch
 from transformers import AutoConfig
 
+from coref_automl.base.config import choose, parse_weights
+from coref_automl.base.errors import DatasetError, ModelError, RecipeError
+from coref_automl.base.machine import default_batch_tokens, pick_first_gpu, usable_cores
+from coref_automl.base.progress import Progress, duration
+from coref_automl.base.say import language, say
 from coref_automl.comparison.power import check_tasks, usual_metric
-from coref_automl.config import choose, parse_weights
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import metric_named
-from coref_automl.machine import default_batch_tokens, pick_first_gpu, usable_cores
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
 from coref_automl.models.execution import bfloat16_note, dropout_of, use_attention, with_dropout
@@ -28,8 +30,6 @@ from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer
 from coref_automl.models.model_files import config_of, folder_of, model_fingerprints, models_fingerprint, weight_shapes
 from coref_automl.models.tokenizer_files import has_tokenizer
 from coref_automl.models.vocabulary import ids_end, word_starts
-from coref_automl.progress import Progress, duration
-from coref_automl.say import language, say
 from coref_automl.training.batches import BatchPlan, micro_batch
 from coref_automl.training.folder import WRITING, checkpoint_of_run
 from coref_automl.training.loss import MentionLosses, has_mention_target

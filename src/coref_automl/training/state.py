@@ -14,9 +14,9 @@ from pickle import UnpicklingError
 from typing import IO, Any
 from zipfile import is_zipfile
 
-from coref_automl.errors import FolderError, InputError
-from coref_automl.guard import check_packed
-from coref_automl.store import atomic_write, read_json
+from coref_automl.base.errors import FolderError, InputError
+from coref_automl.base.guard import check_packed
+from coref_automl.base.store import atomic_write, read_json
 
 MENTION_LOSSES = "mention_losses.pt"
 """The projections of the mention losses, which are not part of the model."""

@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from coref_automl.errors import NotFinite, StorageError, TrainingError
-from coref_automl.progress import Progress, Stage, peak_gigabytes
-from coref_automl.store import obey_umask
+from coref_automl.base.errors import NotFinite, StorageError, TrainingError
+from coref_automl.base.progress import Progress, Stage, peak_gigabytes
+from coref_automl.base.store import obey_umask
 from coref_automl.training import state as checkpoint_state
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint

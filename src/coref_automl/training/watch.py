@@ -10,13 +10,13 @@ from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
-from coref_automl.errors import InputError
-from coref_automl.folders import EVENTS, is_done
-from coref_automl.guard import lines_of
-from coref_automl.locks import holder_of, is_alive
-from coref_automl.progress import duration, parse_events
-from coref_automl.records import Estimate, Record
-from coref_automl.say import language, say
+from coref_automl.base.errors import InputError
+from coref_automl.base.folders import EVENTS, is_done
+from coref_automl.base.guard import lines_of
+from coref_automl.base.locks import holder_of, is_alive
+from coref_automl.base.progress import duration, parse_events
+from coref_automl.base.records import Estimate, Record
+from coref_automl.base.say import language, say
 
 _GRACE = 10.0
 """A run without a lock counts as training for this many seconds after its last event."""

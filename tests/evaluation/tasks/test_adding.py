@@ -38,7 +38,7 @@ MARKED = '''
 from dataclasses import dataclass
 
 from coref_automl.evaluation.tasks.task import ClozeTask, Found, Rows, local_rows
-from coref_automl.records import Document
+from coref_automl.base.records import Document
 
 
 @dataclass(frozen=True)

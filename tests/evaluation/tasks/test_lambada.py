@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.base.errors import MissingExtra, SourceError
+from coref_automl.base.korean import KINDS, Tags
+from coref_automl.base.say import in_words, speaking
 from coref_automl.corpus import sources
-from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.evaluation.tasks.lambada import HUB, lambada_items, open_rows, read_passage
 from coref_automl.evaluation.tasks.task import Found, parse_document, read_rows
-from coref_automl.korean import KINDS, Tags
-from coref_automl.say import in_words, speaking
 from tests.evaluation.sketch import LETTERS
 
 ROW: dict[str, Any] = {

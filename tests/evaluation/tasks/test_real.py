@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 
+from coref_automl.base.records import ClozeItem
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.new import new_items
 from coref_automl.evaluation.tasks.real import REACH, repeated
 from coref_automl.evaluation.tasks.task import Choices, ParsedDocument, begins_word, occurrences
-from coref_automl.records import ClozeItem
 from tests.evaluation.sketch import Part, letters_between, parts, sketch
 
 TWICE: list[Part] = [("NNP", "서울"), ("", "은 "), ("NNG", "한강"), ("", "에 닿고 "), ("NNP", "서울"), ("", "은 넓다.")]

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.base.korean import Tags
+from coref_automl.base.records import ClozeItem, Document
 from coref_automl.evaluation.tasks.task import ParsedDocument, parse_document, spread
-from coref_automl.korean import Tags
 from coref_automl.models.vocabulary import tokenize
-from coref_automl.records import ClozeItem, Document
 from tests.evaluation.sketch import sketch
 from tests.evaluation.tiny import TEXTS, tokenizer_of
 

@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.records import Document
 from coref_automl.corpus.sources import SOURCES, bundled_rows, hub_rows
 from coref_automl.evaluation.tasks import task
 from coref_automl.evaluation.tasks.far import nearest_occurrence
-from coref_automl.fingerprints import fingerprint
-from coref_automl.records import Document
 
 BLANK = "_"
 BUNDLED = "bundled:cloze"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from coref_automl.base.records import Task
 from coref_automl.corpus.chains import NounMention, chains
 from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ParsedDocument, by_lot
-from coref_automl.records import Task
 
 REACH = 400
 

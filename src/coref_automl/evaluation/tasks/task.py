@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.base.errors import SourceError
+from coref_automl.base.fingerprints import fingerprint
+from coref_automl.base.korean import PRONOUN, Tags
+from coref_automl.base.records import ClozeItem, Document, Task
+from coref_automl.base.store import is_text
 from coref_automl.corpus.chains import NounMention, mentions
 from coref_automl.corpus.files import files_of, rows_in
 from coref_automl.corpus.formats import BROKEN
-from coref_automl.errors import SourceError
-from coref_automl.fingerprints import fingerprint
-from coref_automl.korean import PRONOUN, Tags
 from coref_automl.models.vocabulary import FastTokenizer, tokenize
-from coref_automl.records import ClozeItem, Document, Task
-from coref_automl.store import is_text
 
 Span = tuple[int, int]
 Row = dict[str, Any]

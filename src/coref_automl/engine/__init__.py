@@ -1,1 +1,0 @@
-"""The engine: long work in this process, in processes of its own or on Ray; resumable, and never done twice."""

@@ -1,0 +1,1 @@
+"""Pages: reports as HTML and Markdown, and charts."""

@@ -1,0 +1,1 @@
+"""Publish: a checkpoint on the hub."""

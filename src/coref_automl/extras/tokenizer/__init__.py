@@ -1,0 +1,1 @@
+"""Tokenizer: learn one, or inspect several side by side."""
