@@ -21,7 +21,7 @@ test: .venv/.for-test lint
 
 # What another machine changes, as it runs it: no bfloat16 instructions, no list of usable cores (macOS), no optional programs.
 # Statistics, comparison, reports and pages compute with none of these.
-MASKED := $(addprefix tests/,base bench cli corpus deberta_kernels evaluation extras models training) tests/test_*.py
+MASKED := $(addprefix tests/,base benchmarks cli corpus deberta_kernels evaluation extras models training) tests/test_*.py
 test-masked: .venv/.for-test
 	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest $(TWO) $(MASKED)
 

@@ -40,8 +40,8 @@ def main() -> None:
     import torch
 
     from base_models import base_deberta, base_modernbert
-    from coref_automl.bench import TrainBench
-    from coref_automl.bench.train import against, timed_variants
+    from bench import TrainBench
+    from bench.train import against, timed_variants
     from coref_automl.models.build import train_tokenizer
 
     shapes = {"deberta": base_deberta, "modernbert": base_modernbert}

@@ -25,7 +25,7 @@ BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
 ROOMS = (
     "", "engine", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning",
     "report",
-    "studio", "experiment", "bench", "cli",
+    "studio", "experiment", "cli",
 )  # fmt: skip
 assert {file.parent.name for file in PACKAGE.glob("*/__init__.py")} <= {*ROOMS}, "a room has no place in the tree"
 REST = """\

@@ -38,7 +38,6 @@ def test_help_and_reports_import_neither_torch_nor_transformers() -> None:
         "fill",
         "tune",
         "re",
-        "bench",
     ):
         assert f"\n  {verb} " in done.stdout, verb
 

@@ -51,8 +51,8 @@ def test_verbs_are_listed_in_the_order_of_use(capsys: pytest.CaptureFixture[str]
     assert run(["--help"]) == 0
     out = capsys.readouterr().out
     listed = [line.split()[0] for line in out.split("Commands:\n")[1].splitlines() if line.startswith("  ") and line[2] != " "]
-    assert [verb for verb in listed if verb in ("bench", "demo", "evaluate", "prepare", "train")] == [
-        "demo", "prepare", "train", "evaluate", "bench",
+    assert [verb for verb in listed if verb in ("demo", "evaluate", "prepare", "train")] == [
+        "demo", "prepare", "train", "evaluate",
     ]  # fmt: skip
 
 

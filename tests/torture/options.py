@@ -89,7 +89,6 @@ def command_of(words: list[str]) -> tuple[str, ...]:
         "evalset": 2,
         "re": 2,
         "coref": 2,
-        "bench": 2,
         "tune": 2 if words[1:2] == ["probe"] else 1,
     }
     return tuple(words[: groups.get(words[0], 1)])

@@ -165,16 +165,6 @@ LINES = {
     "tune probe": Line(
         "tune probe --model model --dataset data --largest 2 --steps 1 --device cpu", ("model", "data"), heavy=True, seconds=8
     ),
-    "bench evaluate": Line(
-        "bench evaluate --model model --eval-set set --items 2 --seq-len 64", ("model", "set"), heavy=True, seconds=8
-    ),
-    "bench prepare": Line(
-        "bench prepare --source local:texts.jsonl --model tokenizer --megabytes 0.01", ("texts.jsonl",), heavy=True, seconds=8
-    ),
-    "bench train": Line(
-        "bench train --model model --source local:texts.jsonl --documents 4 --seq-len 64 --steps 1", heavy=True, seconds=8
-    ),
-    "bench re": Line("bench re --shape tiny --data relations.json --rows 8", ("relations.json",), heavy=True, seconds=8),
 }
 """Every command, on inputs of this world. Paths are relative: a case runs inside a copy."""
 

@@ -55,7 +55,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "studio": ("extras.studio.cli", "Look at runs, verdicts and single items in a browser."),
     "re": ("extras.relation.cli", "Relation extraction on KLUE-RE: explore, train, predict, report."),
     "coref": ("extras.coreference.cli", "Coreference: explore, train, evaluate, predict."),
-    "bench": ("cli.train", "Measure throughput against the usual way, as a ratio."),
 }
 """Commands in the order of the workflow: the module that has it, and its line in the list."""
 

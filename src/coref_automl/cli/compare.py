@@ -1,6 +1,6 @@
-"""coref-automl compare, report, archive, power, publish, studio: what finished evaluations say, and where it is shown.
+"""coref-automl compare, archive, power: what finished evaluations say.
 
-In: paths of evaluations and runs. Out: a verdict, a page, the numbers without text, a plan, a model on the hub, a local web page.
+In: paths of evaluations and runs. Out: a verdict, the numbers without text, a plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""coref-automl sources, tokenizer and prepare: text sources, vocabularies, packed datasets, frozen evaluation sets."""
+"""coref-automl sources, prepare: text sources, packed datasets, frozen evaluation sets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""coref-automl train, average, watch, tune, bench: train on prepared data, follow the run, search its settings, measure speed."""
+"""coref-automl train, average, watch: train on prepared data, follow the run."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +11,7 @@ import typer
 from coref_automl.base.config import to_mapping, to_yaml
 from coref_automl.base.folders import is_done
 from coref_automl.base.progress import Progress
-from coref_automl.bench import EvaluateBench, PrepareBench, RelationBench, TrainBench
-from coref_automl.cli.app import COMMANDS, app, print_json, print_result
+from coref_automl.cli.app import app, print_json, print_result
 from coref_automl.cli.options import AsJson, Out, RecipeFile, options_from, recipe_from
 from coref_automl.training.recipe import TrainRecipe
 
@@ -92,38 +90,3 @@ def watch(
         print_result(status_of(run), as_json)
     else:
         follow(run)
-
-
-bench_app = typer.Typer(help=COMMANDS["bench"][1], no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(bench_app, name="bench")
-
-BENCHES: dict[str, tuple[str, type[Any], str, str]] = {
-    "evaluate": ("evaluate:run", EvaluateBench,
-        "Score Real items in one pass, against the fill-mask pipeline with its top 50 and Kiwi on each candidate, twice.",
-        "--items 200 --seq-len 256"),
-    "prepare": ("prepare:run", PrepareBench,
-        "Prepare texts stage by stage, against one Kiwi call per document, tokenising and padding.",
-        "--source local:wiki.jsonl --megabytes 5"),
-    "re": ("train:run_relation", RelationBench,
-        "Train relation rows in batches of similar length, against rows padded to one length.", "--rows 256 --padded 256"),
-    "train": ("train:run", TrainBench,
-        "Train packed rows with the head at masked positions only, against padded rows and joined chunks with full logits.",
-        "--source local:wiki.jsonl --seq-len 512"),
-}  # fmt: skip
-"""By command: module and function, options, help, and an example."""
-
-
-def _add_command(name: str) -> None:
-    entry_point, recipe, about, example = BENCHES[name]
-
-    @bench_app.command(name, help=about, epilog=f"Example: coref-automl bench {name} {example}")
-    @options_from(recipe)
-    def command(*, as_json: AsJson = False, **given: Any) -> None:
-        module, _, function = entry_point.partition(":")
-        run = getattr(importlib.import_module(f"coref_automl.bench.{module}"), function)
-        result = run(recipe_from(recipe, given, f"bench {name}"))
-        print_result(result, as_json, [*result.lines, result.closing_line()], ratio=result.ratio)
-
-
-for _name in BENCHES:
-    _add_command(_name)

@@ -21,10 +21,10 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, RandomSampler
 from transformers import DataCollatorForLanguageModeling
 
+from bench import BenchResult, RelationBench, TrainBench, recipe_for_texts
 from coref_automl.base.errors import DatasetError
 from coref_automl.base.machine import pick_device
 from coref_automl.base.progress import quiet
-from coref_automl.bench import BenchResult, RelationBench, TrainBench, recipe_for_texts
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import open_source

@@ -1,4 +1,4 @@
-"""bench prepare: both ways run on the same texts, and the stages add up."""
+"""Both ways run on the same texts, and the stages add up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.bench import PrepareBench
-from coref_automl.bench.prepare import run
+from bench import PrepareBench
+from bench.prepare import run
 from tests.corpus.conftest import rows
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.base.errors import SourceError
 from coref_automl.base.folders import claim_folder
 from coref_automl.base.korean import Tagger, release_kiwi
@@ -22,7 +23,6 @@ from coref_automl.base.machine import end_with_parent, usable_cores
 from coref_automl.base.pool import Call, run_calls
 from coref_automl.base.progress import quiet
 from coref_automl.base.store import read_jsonl
-from coref_automl.bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import KEPT, choose_documents
 from coref_automl.corpus.dataset import KIND

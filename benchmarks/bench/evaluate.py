@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from transformers import FillMaskPipeline
 
+from bench import BenchResult, EvaluateBench
 from coref_automl.base.errors import EvalSetError
 from coref_automl.base.korean import Tagger
 from coref_automl.base.records import ClozeItem, ItemScore
-from coref_automl.bench import BenchResult, EvaluateBench
 from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.scorer import DTYPES, Scorer, pick

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from bench import EvaluateBench, evaluate
 from coref_automl.base.errors import EvalSetError
 from coref_automl.base.korean import Tagger
 from coref_automl.base.records import ItemScore
-from coref_automl.bench import EvaluateBench, evaluate
-from coref_automl.cli.app import run as command
 from coref_automl.evaluation.answers import build_table, save_table
 from coref_automl.models.load import tokenizer_fingerprint
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint, tokenizer_of
+from throughput import main
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def _all_nouns_among_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.journey
 def test_both_ways_agree_and_the_last_line_is_the_ratio(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--model", str(place / "model"), "--eval-set", str(place / "set"), "--items", "8", "--seq-len", "64"]
-    assert command(["bench", "evaluate", *arguments, "--device", "cpu"]) == 0
+    main(["evaluate", *arguments, "--device", "cpu"])
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"ratio [\d.]+ \(ours [\d.]+ items/s, usual way [\d.]+ items/s\)", lines[-1])
     agreement = next(line for line in lines if line.startswith("hits on"))

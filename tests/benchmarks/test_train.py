@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def test_three_ways_are_measured_and_packing_wastes_less_than_padding() -> None:
-    from coref_automl.bench import TrainBench
-    from coref_automl.bench.train import run
+    from bench import TrainBench
+    from bench.train import run
 
     result = run(TrainBench(shape="tiny", documents=6, seq_len=64, batch=2, steps=1, device="cpu"))
     assert result.ours > 0

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.bench import RelationBench
-from coref_automl.bench.train import run_relation as bench
-from coref_automl.cli.app import run
+from bench import RelationBench
+from bench.train import run_relation as bench
+from throughput import main
 
 
 def test_both_ways_are_timed_on_the_same_rows(encoder_folder: Path, relation_file: Path) -> None:
@@ -21,6 +21,6 @@ def test_both_ways_are_timed_on_the_same_rows(encoder_folder: Path, relation_fil
 
 
 def test_the_command_ends_with_the_ratio(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bench", "re", "--rows", "16", "--batch-size", "8", "--padded", "128", "--shape", "tiny", "--device", "cpu"]) == 0
+    main(["re", "--rows", "16", "--batch-size", "8", "--padded", "128", "--shape", "tiny", "--device", "cpu"])
     last = capsys.readouterr().out.splitlines()[-1]
     assert re.fullmatch(r"ratio \d+\.\d \(ours \d+\.\d rows/s, usual way \d+\.\d rows/s\)", last)
