@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
 ROOMS = (
-    "", "engine", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning",
-    "report",
-    "studio", "experiment", "cli",
+    "", "base", "statistics", "models", "corpus", "evaluation", "comparison", "training", "report", "cli", "extras",
 )  # fmt: skip
 assert {file.parent.name for file in PACKAGE.glob("*/__init__.py")} <= {*ROOMS}, "a room has no place in the tree"
 REST = """\
@@ -136,6 +134,8 @@ def tree() -> str:
     lines = ["src/coref_automl/"]
     for room in ROOMS:
         lines += listing(PACKAGE / room, 1 if room else 0)
+    kernels = PACKAGE.parent / "deberta_kernels"
+    lines += [entry(0, f"src/{kernels.name}/", kernels / "__init__.py"), *listing(kernels, 0)]
     return "\n".join(lines) + "\n" + REST
 
 

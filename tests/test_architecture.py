@@ -25,7 +25,7 @@ def test_a_module_that_the_page_names_exists() -> None:
     ("module", "table"),
     [
         ("evaluation.tasks", "_FILES"),
-        ("comparison.outside_checks", "_ROOMS"),
+        ("extras.table", "EXTRAS"),
         ("training.masking", "OBJECTIVES"),
         ("corpus.sources", "SOURCES"),
         ("extras.relation.markers", "SCHEMES"),

@@ -6,7 +6,13 @@ The names below are the public ones; each is imported on first use, so that `imp
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from coref_automl import report as report
+from coref_automl.base import handed
+from coref_automl.extras import table
 
 if TYPE_CHECKING:
     from coref_automl.api import evaluate as evaluate
@@ -30,7 +36,6 @@ if TYPE_CHECKING:
     from coref_automl.extras.coreference.predict import coreference as coreference
     from coref_automl.extras.coreference.recipe import CoreferenceRecipe as CoreferenceRecipe
     from coref_automl.extras.coreference.train import train_coreference as train_coreference
-    from coref_automl.extras.pages.checkpoint_report import report as report
     from coref_automl.extras.relation.api import predict_relations as predict_relations
     from coref_automl.extras.relation.recipe import RelationRecipe as RelationRecipe
     from coref_automl.extras.relation.train import relation as relation
@@ -41,28 +46,33 @@ if TYPE_CHECKING:
     from coref_automl.training.recipe import TrainRecipe as TrainRecipe
 
 _PUBLIC = {
-    "extras.study.api": "adapt",
-    "extras.relation.api": "predict_relations",
-    "": "coreference relation report",
     "api": "evaluate fill load path train",
-    "extras.coreference.predict": "Resolved",
-    "extras.coreference.recipe": "CoreferenceRecipe",
-    "extras.coreference.train": "train_coreference",
+    "base.errors": "CorefError",
+    "base.records": "ClozeItem Comparison Document Estimate Evaluation ItemScore",
     "corpus.prepare": "prepare",
     "corpus.recipe": "PrepareRecipe",
-    "base.errors": "CorefError",
     "evaluation.prepare": "EvalRecipe prepare_eval",
     "evaluation.run": "EvaluateRecipe",
-    "base.records": "ClozeItem Comparison Document Estimate Evaluation ItemScore",
-    "extras.relation.recipe": "RelationRecipe",
-    "extras.relation.train": "train_relation",
     "report.printout": "compare recommend",
     "training.recipe": "TrainRecipe",
 }
-"""Public names by module; those under "" are packages that can be called."""
+"""Public names by module; those of extras are in their table."""
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+_OF_EXTRAS = table.names()
+handed.CHECKS.update(table.checks())
+handed.OFFERS.update(table.offers())
 
-__all__ = sorted([*_HOMES, "__version__"])
+__all__ = sorted([*_HOMES, *_OF_EXTRAS, "__version__", "report"])
+
+
+class _Report(ModuleType):
+    """The room `report`, which can be called: `coref_automl.report(runs, "report")` writes a report."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return handed.offered("report")(*arguments, **options)
+
+
+sys.modules[report.__name__].__class__ = _Report
 
 
 def __getattr__(name: str) -> Any:
@@ -70,10 +80,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("coref-automl")
-    if _HOMES.get(name) == "":  # a package that can be called; importing one of its modules sets this name, too
-        return importlib.import_module(f"coref_automl.{'' if name == 'report' else 'extras.'}{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"coref_automl.{_HOMES[name]}"), name)
+    if name in _OF_EXTRAS:
+        return _OF_EXTRAS[name]()
     raise AttributeError(f"module 'coref_automl' has no attribute {name!r}")
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import math
 import os
 import re
-import sys
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from coref_automl.base.decoder import DecodeError, decode, hints_of
@@ -255,14 +252,3 @@ def checked(kind: Any, value: Any, where: str) -> Any:
         return decode(kind, value, lenient=True)
     except DecodeError as error:
         raise RecipeError(f"{error.at(where)}. {error.advice}".rstrip()) from error
-
-
-def callable_package(package: str, function: str) -> None:
-    """Make a package callable: it calls the function `MODULE.NAME`, which is imported on the first call."""
-    module, _, name = function.rpartition(".")
-
-    class CallablePackage(ModuleType):
-        def __call__(self, *arguments: Any, **options: Any) -> Any:
-            return getattr(importlib.import_module(module), name)(*arguments, **options)
-
-    sys.modules[package].__class__ = CallablePackage

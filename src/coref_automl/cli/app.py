@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 import typer.main
@@ -25,38 +25,37 @@ from coref_automl.base.machine import current_folder, without_panics
 from coref_automl.base.say import VARIABLE, say
 from coref_automl.base.store import is_text
 from coref_automl.cli.options import with_panels
-
-if TYPE_CHECKING:
-    from coref_automl.extras.study.estimate import Preflight
+from coref_automl.extras import table
 
 try:
     from typer.exceptions import TyperException
 except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("extras.study.cli", "Run the full pipeline on bundled data."),
-    "adapt": ("extras.study.cli", "Run the full pipeline on your model and text."),
-    "study": ("extras.study.cli", "Compare training methods over seeds, from one base."),
-    "sources": ("cli.prepare", "List named sources and their licences; check texts of your own."),
-    "tokenizer": ("extras.tokenizer.cli", "Learn a tokenizer, or inspect tokenizers side by side."),
-    "prepare": ("cli.prepare", "Build training datasets and evaluation sets."),
-    "train": ("cli.train", "Train a model on prepared data."),
-    "average": ("cli.train", "Average the last checkpoints of a run."),
-    "watch": ("cli.train", "Live view of a run."),
-    "tune": ("extras.tune.cli", "Search for the best settings and confirm them with new seeds."),
-    "evaluate": ("cli.evaluate", "Score checkpoints on frozen items."),
-    "fill": ("cli.evaluate", "Compare what models predict for a [MASK]."),
-    "compare": ("cli.compare", "Compare evaluated checkpoints on the same items."),
-    "report": ("extras.pages.cli", "Write a report of evaluations: one HTML page, Markdown, tables."),
-    "archive": ("cli.compare", "Keep the numbers of evaluations without any text."),
-    "power": ("cli.compare", "Plan before training: which differences can be detected."),
-    "publish": ("extras.publish.cli", "Put a checkpoint on the hub, with a card that fills itself."),
-    "studio": ("extras.studio.cli", "Look at runs, verdicts and single items in a browser."),
-    "re": ("extras.relation.cli", "Relation extraction on KLUE-RE: explore, train, predict, report."),
-    "coref": ("extras.coreference.cli", "Coreference: explore, train, evaluate, predict."),
+_OWN = {
+    "sources": ("prepare", "List named sources and their licences; check texts of your own."),
+    "prepare": ("prepare", "Build training datasets and evaluation sets."),
+    "train": ("train", "Train a model on prepared data."),
+    "average": ("train", "Average the last checkpoints of a run."),
+    "watch": ("train", "Live view of a run."),
+    "evaluate": ("evaluate", "Score checkpoints on frozen items."),
+    "fill": ("evaluate", "Compare what models predict for a [MASK]."),
+    "compare": ("compare", "Compare evaluated checkpoints on the same items."),
+    "archive": ("compare", "Keep the numbers of evaluations without any text."),
+    "power": ("compare", "Plan before training: which differences can be detected."),
 }
-"""Commands in the order of the workflow: the module that has it, and its line in the list."""
+"""The core's commands: the module of this package that has it, and its line in the list."""
+_ORDER = (
+    "demo", "adapt", "study", "sources", "tokenizer", "prepare", "train", "average", "watch", "tune", "evaluate", "fill",
+    "compare", "report", "archive", "power", "publish", "studio", "re", "coref",
+)  # fmt: skip
+COMMANDS: dict[str, tuple[str, str]] = dict(
+    sorted(
+        ({verb: (f"{__package__}.{module}", line) for verb, (module, line) in _OWN.items()} | table.commands()).items(),
+        key=lambda entry: _ORDER.index(entry[0]) if entry[0] in _ORDER else len(_ORDER),
+    )
+)
+"""All commands in the order of the workflow: their modules, and their lines in the list."""
 
 
 class CommandList(TyperGroup):
@@ -111,10 +110,17 @@ def print_result(result: Any, as_json: bool, lines: Iterable[str] | None = None,
         print("\n".join(result.lines() if lines is None else lines))
 
 
-def confirmation(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
+class Ahead(Protocol):
+    """What training will take."""
+
+    @property
+    def too_short(self) -> bool: ...
+
+
+def confirmation(yes: bool, as_json: bool) -> Callable[[Ahead], bool]:
     """A function that decides whether to train: --yes, the user's answer, or without a terminal whether steps are enough."""
 
-    def confirm(preflight: Preflight) -> bool:
+    def confirm(preflight: Ahead) -> bool:
         if yes or as_json or not sys.stdin.isatty():
             return yes or not preflight.too_short
         return typer.confirm(say("계속할까요?", "Go on?"), err=True)
@@ -148,7 +154,7 @@ _INTERRUPTED = "Interrupted. The same command resumes."
 def load_commands(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
     """The application with these commands loaded, and all others of their modules. A new command is a line in `COMMANDS`."""
     for module in dict.fromkeys(COMMANDS[name][0] for name in names):
-        importlib.import_module(f"coref_automl.{module}")
+        importlib.import_module(module)
     for command in app.registered_commands:
         command.short_help = COMMANDS[str(command.name or getattr(command.callback, "__name__", ""))][1]
     for group in app.registered_groups:

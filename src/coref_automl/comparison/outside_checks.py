@@ -1,8 +1,8 @@
 """Outside checks: what one is, and which there are.
 
-A check is a task that checkpoints are fine-tuned on, to see whether an adaptation carries over to it: one class in its own room
-(`extras/relation/check.py`, `extras/coreference/check.py`) and its room in `_ROOMS`. Claims (`carry_over`), reports, archives, experiments and
-the studio know of it only what `OutsideCheck` declares.
+A check is a task that checkpoints are fine-tuned on, to see whether an adaptation carries over to it: one
+class in the `check.py` of an extra, whose entry in `extras/table.py` says so. Claims (`carry_over`), reports,
+archives, experiments and the studio know of it only what `OutsideCheck` declares.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
+from coref_automl.base import handed
 from coref_automl.base.config import Setting, from_mapping, typed
 from coref_automl.base.progress import Progress
 from coref_automl.base.records import Estimate
@@ -121,16 +121,12 @@ class OutsideCheck(ABC, Generic[ResultT, FactsT, StageT]):
         yield "", {}
 
 
-_ROOMS = ("relation", "coreference")
-"""In the order of questions; each room has a CHECK in its `check.py`."""
-
-
 class _Registry(Mapping[QuestionId, OutsideCheck[Any, Any, Any]]):
-    """The checks by name, imported when one is first asked for: their rooms lie above this one and import it."""
+    """The checks that were handed down, in the order of questions, imported when one is first asked for."""
 
     @cached_property
     def loaded(self) -> dict[QuestionId, OutsideCheck[Any, Any, Any]]:
-        return {room: import_module(f"coref_automl.extras.{room}.check").CHECK for room in _ROOMS}
+        return {name: load() for name, load in handed.CHECKS.items()}
 
     def __getitem__(self, name: QuestionId) -> OutsideCheck[Any, Any, Any]:
         return self.loaded[name]

@@ -9,6 +9,7 @@ from typing import Any
 
 from coref_automl.base.config import as_paths, typed_options
 from coref_automl.base.errors import ComparisonError
+from coref_automl.base.handed import offered
 from coref_automl.base.records import Tabular
 from coref_automl.base.say import Lang, Say, speaking
 from coref_automl.comparison.claims import Answer
@@ -20,7 +21,6 @@ from coref_automl.comparison.study import Study, study_at
 from coref_automl.comparison.study_data import POINTS, checked_margin
 from coref_automl.comparison.vocabularies import vocabulary_pairs
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.extras.pages import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.page import bound, is_same, note, p_text
 from coref_automl.report.terminal import in_blocks
@@ -52,10 +52,10 @@ class PrintedComparison(Tabular, ComparisonTable):
         """One row per checkpoint: value and difference in percent and points, with their intervals."""
         return [_row(row) for row in self.rows]
 
-    def plot(self) -> charts.Drawing:
+    def plot(self) -> Any:
         """Plot every difference with its interval, green or red if it is shown."""
         rows = [forest_row(row.name, row.name, row.comparison) for row in self.rows if row.comparison is not None]
-        return charts.Drawing(charts.forest(rows, self.say))
+        return offered("forest")(rows, self.say)
 
     def heading(self) -> str:
         label, items, documents = METRICS[self.metric].label, f"{self.items:,}", f"{self.documents:,}"

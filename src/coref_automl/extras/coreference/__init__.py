@@ -1,5 +1,1 @@
-"""Coreference: annotated texts in, chains out. The room can be called: `coref_automl.coreference("...")` resolves a text."""
-
-from coref_automl.base.config import callable_package
-
-callable_package(__name__, "coref_automl.extras.coreference.predict.coreference")
+"""Coreference: annotated texts in, chains out. `coref_automl.coreference("...")` resolves a text."""

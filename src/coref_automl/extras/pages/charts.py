@@ -71,6 +71,11 @@ class Drawing:
         return bytes(vl_convert.vegalite_to_png({**self.spec, "width": 460, "background": "white"}, scale=1.5))
 
 
+def draw_forest(rows: Rows, say: Say) -> Drawing:
+    """Differences with their intervals, for a notebook."""
+    return Drawing(forest(rows, say))
+
+
 def learning_curve(
     rows: Rows, say: Say, *, axis: str, bases: Sequence[tuple[str, float]] = (), target: float | None = None
 ) -> Spec:
