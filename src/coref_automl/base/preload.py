@@ -19,7 +19,7 @@ if sys.argv[:1] == ["-c"]:  # as the server is started
     imported = threading.Event()
     watcher = threading.Thread(target=_watch_parent, args=(os.getppid(), imported), daemon=True)
     watcher.start()
-    for name in ("torch", "transformers", "coref_automl.training.run"):
+    for name in ("torch", "transformers.trainer"):
         importlib.import_module(name)
     imported.set()
     watcher.join()  # fork only from a single-threaded process

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -136,3 +136,18 @@ def limits(ids_by_source: Iterable[tuple[str, str]], *, share: float = SHARE, le
     for source, identity in ids_by_source:
         ranks[source].append(rank(identity))
     return {source: highest_held_out(of_source, share=share, least=least) for source, of_source in ranks.items()}
+
+
+def with_marks(text: str, marks: Iterable[tuple[int, int, str, str]], escape: Callable[[str], str] = str) -> str:
+    """Insert marks around spans (start, end, opening, closing); the text between marks passes through `escape`.
+
+    At one position, closing marks come before opening ones, and nested spans nest their marks.
+    """
+    edges = []
+    for start, end, opening, closing in marks:
+        edges += [(start, 1, -end, opening), (end, 0, -start, closing)]
+    parts, done = [], 0
+    for position, _, _, mark in sorted(edges):
+        parts += [escape(text[done:position]), mark]
+        done = position
+    return "".join([*parts, escape(text[done:])])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import unicodedata
 
+from coref_automl.corpus.clean import with_marks
 from coref_automl.extras.relation.markers import MarkedRow, Marker, question
-from coref_automl.extras.relation.rows import RelationRow, with_marks
+from coref_automl.extras.relation.rows import RelationRow
 
 
 def misread(row: RelationRow, marked: MarkedRow, marker: Marker) -> str | None:

@@ -24,9 +24,10 @@ from coref_automl.extras.study import estimate
 from coref_automl.extras.study.adapt import adapt
 from coref_automl.extras.study.estimate import Preflight, plan_preflight, tokens_of
 from coref_automl.extras.study.plan import FEWEST_STEPS, open_plan
-from coref_automl.extras.study.preflight import before_training, before_tuning, lines_of, sized_to_texts, study_preflight
+from coref_automl.extras.study.preflight import before_training, lines_of, sized_to_texts, study_preflight
 from coref_automl.extras.study.run import run_experiment
 from coref_automl.extras.tune.masked import MaskedProblem
+from coref_automl.extras.tune.preflight import before_tuning
 from coref_automl.extras.tune.problem import Problem
 from coref_automl.extras.tune.recipe import TuneRecipe
 from coref_automl.extras.tune.run import open_problem, run_study

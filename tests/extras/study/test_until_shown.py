@@ -20,12 +20,12 @@ from coref_automl.base.progress import Progress, quiet, read_events
 from coref_automl.cli.app import run as command
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.extras.study import adapt as adapting
 from coref_automl.extras.study import run, until_shown
 from coref_automl.extras.study.plan import Plan
 from coref_automl.extras.study.preflight import before_training
 from coref_automl.extras.study.recipe import ExperimentRecipe
 from coref_automl.extras.study.until_shown import run_until_shown
+from coref_automl.extras.tune import adapted as adapting
 from coref_automl.extras.tune.recipe import TuneRecipe
 from coref_automl.statistics.planning import Look
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -204,7 +204,7 @@ def test_adapt_keeps_the_events_of_what_it_prepares_before_tuning(
     stage = {"words": "none", "tasks": ["real"], "per_source": 8}
     wanted = bench.recipe(tmp_path / "adapted", seeds=1, methods={"mlm": {}}, datasets=[], texts=texts, evaluate=stage)
     with pytest.raises(KeyboardInterrupt):
-        adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)
+        adapting.with_tuned(wanted, 1.0, quiet())
     assert {event["event"] for event in read_events(tmp_path / "adapted" / EVENTS)} >= {"start", "end"}
 
 
@@ -221,7 +221,7 @@ def test_tune_trains_with_the_settings_of_the_recipe_that_it_does_not_choose(
     monkeypatch.setattr(adapting, "run_study", stub)
     train = {"new_head": True, "whole_word": True, "epochs": 1.0, "batch": 4}
     wanted = bench.recipe(tmp_path / "adapted", seeds=1, methods={"mlm": {}}, train=train)
-    tuned = adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)[0].methods["tuned"]
+    tuned = adapting.with_tuned(wanted, 1.0, quiet())[0].methods["tuned"]
     assert told == [{"new_head": True, "batch": 4}]
     assert tuned == {"objective": "mlm", "learning_rate": 0.1, "whole_word": False}
 
@@ -229,7 +229,7 @@ def test_tune_trains_with_the_settings_of_the_recipe_that_it_does_not_choose(
 def test_a_method_that_is_called_tuned_is_not_replaced(bench: Bench, tmp_path: Path) -> None:
     wanted = bench.recipe(tmp_path / "adapted", methods={"mlm": {}, "tuned": {"objective": "mlm"}})
     with pytest.raises(RecipeError, match='a method called "tuned", which the recipe has'):
-        adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)
+        adapting.with_tuned(wanted, 1.0, quiet())
 
 
 def test_adapt_does_not_judge_on_the_half_that_tuning_chose_on(

@@ -28,12 +28,11 @@ from coref_automl.base.records import Record
 from coref_automl.base.say import say
 from coref_automl.base.store import lone_surrogate
 from coref_automl.corpus.batch import Answered, answer_texts
-from coref_automl.corpus.clean import foreign_note
+from coref_automl.corpus.clean import foreign_note, with_marks
 from coref_automl.extras.coreference.answers import tag_nominals
 from coref_automl.extras.coreference.documents import CorefDocument, Span
 from coref_automl.extras.coreference.evaluate import models_of
 from coref_automl.extras.coreference.recipe import BUNDLED, HeadSettings, encoder_path, read_settings, scheme_for
-from coref_automl.extras.relation.rows import with_marks
 from coref_automl.models.model_files import folder_fingerprint, model_state
 
 if TYPE_CHECKING:

@@ -22,12 +22,13 @@ from coref_automl.base.progress import Progress, quiet
 from coref_automl.base.records import Record
 from coref_automl.base.say import say
 from coref_automl.corpus.batch import Answered, RowTask, answer_rows
+from coref_automl.corpus.clean import with_marks
 from coref_automl.extras.relation.data import RowCache, bad_rows, raw_rows
 from coref_automl.extras.relation.evaluate import seeds_of
 from coref_automl.extras.relation.markers import SCHEMES
 from coref_automl.extras.relation.recipe import RETRAIN, ModelSettings, model_of, settings_of
 from coref_automl.extras.relation.results import RelationSeed
-from coref_automl.extras.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row, with_marks
+from coref_automl.extras.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row
 from coref_automl.extras.relation.scoring import ScoredRows, seed_probabilities
 from coref_automl.models.model_files import folder_fingerprint
 

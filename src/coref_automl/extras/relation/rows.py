@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -91,21 +91,6 @@ def why_not_together(subject: Entity, object_: Entity) -> str | None:
     if first[1] > second[0] and second[1] > first[1]:
         return f"subject and object cross (characters {first[0]}..{first[1] - 1} and {second[0]}..{second[1] - 1})"
     return None
-
-
-def with_marks(text: str, marks: Iterable[tuple[int, int, str, str]], escape: Callable[[str], str] = str) -> str:
-    """Insert marks around spans (start, end, opening, closing); the text between marks passes through `escape`.
-
-    At one position, closing marks come before opening ones, and nested spans nest their marks.
-    """
-    edges = []
-    for start, end, opening, closing in marks:
-        edges += [(start, 1, -end, opening), (end, 0, -start, closing)]
-    parts, done = [], 0
-    for position, _, _, mark in sorted(edges):
-        parts += [escape(text[done:position]), mark]
-        done = position
-    return "".join([*parts, escape(text[done:])])
 
 
 def _entity(raw: Mapping[str, Any], role: str, sentence: str) -> Entity:

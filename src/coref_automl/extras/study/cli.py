@@ -12,6 +12,7 @@ import typer
 
 from coref_automl.base.config import choose
 from coref_automl.base.errors import RecipeError
+from coref_automl.base.handed import offered
 from coref_automl.base.progress import Progress, spent
 from coref_automl.base.say import say
 from coref_automl.cli.app import app, confirmation, print_result
@@ -87,7 +88,7 @@ def adapt(
     """Run the full pipeline on your model and text: prepare, train, evaluate, recommend, report."""
     since = time.monotonic()
     from coref_automl.extras.study.adapt import adapt as run_adapt
-    from coref_automl.extras.study.adapt import adapt_recipe, recipe_values, with_tuned
+    from coref_automl.extras.study.adapt import adapt_recipe, recipe_values
 
     given |= recipe_values(seq_len, epochs, objective or ())
     if coref_skip_bad:
@@ -95,9 +96,7 @@ def adapt(
     settings = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
     set_language(settings.lang)
     if tune is not None:
-        from coref_automl.extras.tune.page import write_study_page
-
-        settings, tuned = with_tuned(settings, tune, Progress(shown=not as_json), write_study_page)
+        settings, tuned = offered("with_tuned")(settings, tune, Progress(shown=not as_json))
         print("\n".join([*tuned.lines(), ""]), file=sys.stderr)
     _show(run_adapt(settings, progress=Progress(), confirm=confirmation(yes, as_json)), since, as_json)
 

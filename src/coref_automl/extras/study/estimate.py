@@ -1,7 +1,7 @@
-"""What training will take and what it can show. In: a Plan (`adapt`, `study`) or a Problem (`tune`). Out: a Preflight.
+"""What training will take and what it can show. In: a Plan (`adapt`, `study`). Out: a Preflight.
 
-`plan_preflight` and `with_times` are a study's, `tuning_preflight` is a search's; what both need stands below them. Times come
-from the tokens that a step reads, at the speed of finished steps of its kind or else of one timed training step.
+Times come from the tokens that a step reads, at the speed of finished steps of its kind or else of one timed training step. What
+stands below `tokens_of` also serves the preflight of a search (`extras/tune/preflight`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -31,11 +30,7 @@ from coref_automl.extras.study.probe import Size, probe, timed_step
 from coref_automl.extras.study.recipe import step_kinds
 from coref_automl.extras.study.state import ANSWER, ExperimentState
 from coref_automl.extras.study.step import Step
-from coref_automl.extras.tune.masked import MaskedProblem
-from coref_automl.extras.tune.recipe import REPORTS, TuneRecipe
-from coref_automl.extras.tune.score import outside_guards
-from coref_automl.statistics.planning import detectable_difference, items_needed, looks_of
-from coref_automl.training.folder import check_disk_space
+from coref_automl.statistics.planning import detectable_difference, items_needed
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -44,8 +39,6 @@ INFERENCE_COST = 1 / 3
 """Cost of a token that is only read, relative to one trained on: the backward pass takes twice the time of the forward pass."""
 _LONG = 1_800
 """Seconds above which training needs consent."""
-_OPTIMIZER_MODELS = 2
-"""Size of the optimizer's state, in models: two moments per weight."""
 _LEAST_DISCORDANT, _DISCORDANT_PER_GAIN = 0.1, 1.5
 """Assumed share of items that just one of two models gets right: a tenth at least, and more the further they are apart."""
 
@@ -107,7 +100,7 @@ def plan_preflight(plan: Plan) -> Preflight:
     disks = [prepared.disk() for prepared in plan.prepared.values()]
     disk = sum(disks) * len(plan.seeds) if recipe.keep_weights else max(disks) * min(runs, recipe.jobs)
     tokens = run.plan.tokens_after(run.last)  # the same for all methods
-    preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
+    preflight = preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
     own = {name: ", ".join(f"{key} {value}" for key, value in settings.items()) for name, settings in recipe.methods.items()}
     listed = tuple(f"{name} ({settings})" if settings else name for name, settings in own.items())
     return replace(preflight, methods=listed if any(own.values()) else ())
@@ -131,7 +124,7 @@ def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | N
 
 def with_times(preflight: Preflight, plan: Plan, progress: Progress, only: Collection[str] = ()) -> Preflight:
     """Add what is left of every kind of step, or of these."""
-    size = _measure(plan.first_run, plan.recipe.device, progress)
+    size = measure(plan.first_run, plan.recipe.device, progress)
     state = ExperimentState.of(plan)
     steps = plan.steps + ([] if (plan.out / ANSWER).is_file() else plan.steps_from_recommended())  # the answer comes last
     present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
@@ -149,7 +142,7 @@ def _estimate(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: S
         source = say(f"끝난 단계 {len(finished)}개", f"{len(finished)} finished")
     else:
         speed = size.tokens_per_second
-        source = _speed_text(size) if steps[0].kind == "train" else say("학습 속도로 추정", "from training speed")
+        source = speed_text(size) if steps[0].kind == "train" else say("학습 속도로 추정", "from training speed")
     return StepEstimate(steps[0].kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
 
 
@@ -161,46 +154,17 @@ def tokens_of(plan: Plan, step: Step) -> float:
         return run.plan.tokens_after(run.last)
     if step.kind == "evaluate":
         models, length = len(plan.run_of(step).saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
-        return models * sum(_scoring_tokens(evalset, length) for evalset in plan.sets)
+        return models * sum(scoring_tokens(evalset, length) for evalset in plan.sets)
     return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, INFERENCE_COST)
 
 
-def _scoring_tokens(evalset: EvalSet, length: int) -> float:
+def scoring_tokens(evalset: EvalSet, length: int) -> float:
     """Tokens trained on in the time that a model takes to score a set; the window of a short document ends with it."""
     characters = (len(evalset.documents[item.document]) for item in evalset.select())
     return INFERENCE_COST * sum(min(length, count / CHARACTERS_PER_TOKEN) for count in characters)
 
 
-def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
-    """Estimate the trials of a search at their full budget, though pruning ends some early; every report scores `select`."""
-    from coref_automl.training.optimizer import OPEN_END
-    from coref_automl.training.setup import prepare_run
-
-    recipe, starts = problem.recipe, problem.starts()
-    run = prepare_run(problem.training(starts[0].params, recipe.seed))
-    disk = _disk_of_tuning(recipe, run.disk())
-    check_disk_space(problem.out, disk)
-    size = _measure(run, recipe.device, progress)
-    speed = size.tokens_per_second
-    runs = len(starts) if recipe.portfolio_only else recipe.trials
-    in_steps = run.plan.tokens_after(run.last) if run.last < OPEN_END else inf
-    in_time = 60 * recipe.max_minutes * speed if recipe.max_minutes is not None else inf
-    tokens = int(min(in_steps, in_time))  # one of them is finite
-    scored = REPORTS * _scoring_tokens(problem.halves["select"], run.dataset.seq_len)
-    preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
-    share = StepEstimate("train", runs, runs, runs * (tokens + scored) / speed, _speed_text(size))
-    return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
-
-
-def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
-    """Gigabytes that a study holds at once: active runs, each with an averaged model; a model per judging run that is read again
-    (of the first look, or of all if guards are fine-tuned from them); and best-model/."""
-    model = run / (REPORTS + _OPTIMIZER_MODELS)  # a run holds its checkpoints and the newest's optimizer state
-    pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
-    return recipe.workers * (run + model) + (2 * pairs + 1) * model
-
-
-def _preflight_of(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
+def preflight_of(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
     """Estimate `runs` runs like this one, each of so many tokens."""
     plan = run.plan
     steps = min(run.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
@@ -214,7 +178,7 @@ def _preflight_of(run: Prepared, device: str, runs: int, tokens: int, *, disk: f
     )  # fmt: skip
 
 
-def _measure(run: Prepared, device: str, progress: Progress) -> Size:
+def measure(run: Prepared, device: str, progress: Progress) -> Size:
     """Time whole training steps, with fewer rows at a time where they do not fit.
 
     On a GPU this happens in a process of its own, which leaves its memory to the runs.
@@ -232,5 +196,5 @@ def _measure(run: Prepared, device: str, progress: Progress) -> Size:
             rows //= 2
 
 
-def _speed_text(size: Size) -> str:
+def speed_text(size: Size) -> str:
     return say(f"초당 {size.tokens_per_second:,.0f}토큰", f"{size.tokens_per_second:,.0f} tokens/s")

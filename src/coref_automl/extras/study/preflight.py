@@ -1,5 +1,5 @@
-"""Before training: what it takes and can show is printed, and confirmed where that is needed. In: a Plan (`adapt`, `study`) or a
-Problem (`tune`). Out: a Preflight, printed; of a Plan, the one to go on with, sized to the texts."""
+"""Before training: what it takes and can show is printed, and confirmed where that is needed. In: a Plan (`adapt`,
+`study`). Out: a Preflight, printed, and the Plan to go on with, sized to the texts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from coref_automl.base.locks import claimed
 from coref_automl.base.progress import Progress, duration, quiet
 from coref_automl.base.say import align, in_words, language, say
 from coref_automl.base.store import write_json
-from coref_automl.extras.study.estimate import Preflight, plan_preflight, tokens_of, tuning_preflight, with_times
+from coref_automl.extras.study.estimate import Preflight, plan_preflight, tokens_of, with_times
 from coref_automl.extras.study.plan import FEWEST_STEPS, Plan, open_plan
 from coref_automl.extras.study.recipe import ExperimentRecipe, kind_name
 from coref_automl.extras.study.state import ExperimentState
-from coref_automl.extras.tune.masked import MaskedProblem
-from coref_automl.extras.tune.problem import Problem
 from coref_automl.training.folder import check_disk_space
 
 _LEAST_BATCH, _MOST_EPOCHS = 4, 10
@@ -48,17 +46,10 @@ def before_training(plan: Plan, progress: Progress, confirm: Confirm, *, fit: bo
     is_more = any(tokens > agreed.get(step, 0.0) for step, tokens in left.items())
     if is_more:
         preflight = with_times(preflight, plan, progress)
-    _print_and_confirm(preflight, progress, confirm, length_given=length_given)
+    print_and_confirm(preflight, progress, confirm, length_given=length_given)
     if is_more:
         write_json(plan.out / AGREED, agreed | left)
     return plan
-
-
-def before_tuning(problem: Problem, progress: Progress, confirm: Confirm) -> None:
-    """Print the preflight of `tune` for pretraining; other tasks have none."""
-    if isinstance(problem, MaskedProblem):
-        length_given = any((problem.recipe.epochs, problem.recipe.max_tokens, problem.recipe.max_minutes))
-        _print_and_confirm(tuning_preflight(problem, progress), progress, confirm, length_given=length_given)
 
 
 def sized_to_texts(plan: Plan) -> Plan:
@@ -96,7 +87,7 @@ def study_preflight(recipe: ExperimentRecipe, *, only: Collection[str] = (), pro
         return with_times(plan_preflight(plan), plan, progress, only)
 
 
-def _print_and_confirm(preflight: Preflight, progress: Progress, confirm: Confirm, *, length_given: bool) -> None:
+def print_and_confirm(preflight: Preflight, progress: Progress, confirm: Confirm, *, length_given: bool) -> None:
     """Print the preflight. Where it needs consent, refuse to train without it:
 
     too short   long   length given   consent to

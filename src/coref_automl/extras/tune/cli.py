@@ -39,8 +39,8 @@ def tune(
     """
     if context.invoked_subcommand is not None:
         return
-    from coref_automl.extras.study.preflight import before_tuning
     from coref_automl.extras.tune.page import write_study_page
+    from coref_automl.extras.tune.preflight import before_tuning
     from coref_automl.extras.tune.run import read_tune_recipe, run_study, with_space
 
     settings = read_tune_recipe(recipe, given)
