@@ -83,9 +83,9 @@ app = typer.Typer(
 
 def _show_version(requested: bool) -> None:
     if requested:
-        from coref_automl import __version__
+        from importlib.metadata import version
 
-        print(f"coref-automl {__version__}")
+        print(f"coref-automl {version('coref-automl')}")
         raise typer.Exit
 
 

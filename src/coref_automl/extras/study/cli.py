@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coref_automl.base import handed
 from coref_automl.base.config import choose
 from coref_automl.base.errors import RecipeError
-from coref_automl.base.handed import offered
 from coref_automl.base.progress import Progress, spent
 from coref_automl.base.say import say
 from coref_automl.cli.app import app, confirmation, print_result
@@ -63,8 +64,14 @@ _OF_ADAPT = {
 }
 
 
+def _options_of_adapt() -> dict[str, str]:
+    """Without the options of outside checks that are not here."""
+    known = {field.name for field in fields(ExperimentRecipe)} | handed.CHECKS.keys()
+    return {path: text for path, text in _OF_ADAPT.items() if path.partition(".")[0] in known}
+
+
 @app.command(epilog="Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted")
-@options_from(ExperimentRecipe, _OF_ADAPT, {"texts.sources": ("--source",), "first_seed": ("--seed",)})
+@options_from(ExperimentRecipe, _options_of_adapt(), {"texts.sources": ("--source",), "first_seed": ("--seed",)})
 def adapt(
     recipe: RecipeFile = None,
     *,
@@ -96,7 +103,7 @@ def adapt(
     settings = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
     set_language(settings.lang)
     if tune is not None:
-        settings, tuned = offered("with_tuned")(settings, tune, Progress(shown=not as_json))
+        settings, tuned = handed.offered("with_tuned")(settings, tune, Progress(shown=not as_json))
         print("\n".join([*tuned.lines(), ""]), file=sys.stderr)
     _show(run_adapt(settings, progress=Progress(), confirm=confirmation(yes, as_json)), since, as_json)
 
