@@ -1,8 +1,8 @@
 """DeBERTa-v2 on the fused kernels. In: a loaded model on a CUDA device. Out: the same weights in layers that use the kernels.
 
 The library's attention writes several (B, H, L, L) tensors per layer. Here queries, keys and values are one product, which is the
-input of `disentangled.operation.attend`, and the bounds of documents are computed once for all layers. Dropout, residual sum and
-layer norm are one kernel (`disentangled.residual`).
+input of `operation.attend`, and the bounds of documents are computed once for all layers. Dropout, residual sum and
+layer norm are one kernel (`residual`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DebertaV2Layer
 
-from coref_automl.base.errors import ModelError
+from deberta_kernels.errors import KernelError
 from deberta_kernels.layout import Distances, DocumentBounds, Documents, bounds_of, geometry
 
 LARGEST_HEAD = 128
@@ -44,7 +44,7 @@ class FusedLayer(DebertaV2Layer):  # type: ignore[misc]
                 hidden_states, attention_mask, query_states, relative_pos, rel_embeddings, output_attentions
             )
         if output_attentions or query_states is not None:
-            raise ModelError("Fused attention does not keep attention weights; load the model with attention 'eager'.")
+            raise KernelError("Fused attention keeps no attention weights; call install(model, fused=False) to get them.")
         first, second = self.attention.output, self.output
         joint, *weights = _half_weights(self)
         context = attention_of(self.attention.self, hidden_states, attention_mask, rel_embeddings, joint)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from coref_automl.base.errors import ModelError
+from deberta_kernels.errors import KernelError
 
 CLASS = 8
 """Distance between rows of a class: eight two-byte numbers are a 16-byte word."""
@@ -158,7 +158,7 @@ class Documents:
             return attention_mask
         if not isinstance(attention_mask, Tensor) or attention_mask.dim() not in (2, 3, 4):
             form = f"{attention_mask.dim()} dimensions" if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
-            raise ModelError(f"DeBERTa-v2 takes no mask of this form ({form}); pass a (B, L) mask or what packed_masks makes.")
+            raise KernelError(f"DeBERTa-v2 takes no mask of this form ({form}); pass a (B, L) mask, or Documents.")
         return cls((attention_mask > 0).to(torch.int32)) if attention_mask.dim() == 2 else None
 
     def real(self) -> Tensor:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from deberta_kernels.fused_deberta import install
-from tests.models.conftest import batch
-from tests.models.test_fused_deberta import DEVICE, assert_near, model_of, outcome, pytestmark, segments_of
+from tests.deberta_kernels.test_fused_deberta import DEVICE, assert_near, model_of, outcome, pytestmark, segments_of
+from tests.deberta_kernels.tiny import batch
 
 __all__ = ["pytestmark"]
 

@@ -11,8 +11,8 @@ import torch
 
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import load_model, prepare_run
+from tests.deberta_kernels.test_fused_deberta import INTERPRETED, pytestmark
 from tests.models.conftest import build
-from tests.models.test_fused_deberta import INTERPRETED, pytestmark
 from tests.training.test_run import Killed, killed_after, losses, same_weights, train
 
 __all__ = ["killed_after", "pytestmark"]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from coref_automl.base.errors import ModelError
 from coref_automl.base.say import say
+from deberta_kernels.errors import KernelError
 from deberta_kernels.layout import Documents
 
 IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
@@ -137,6 +138,15 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
         near = (position[:, None] - position[None, :]).abs() <= model.config.sliding_window
         return {"full_attention": _mask_for(model, same), "sliding_attention": _mask_for(model, same & near)}
     return _mask_for(model, same)
+
+
+@contextmanager
+def kernel_errors() -> Iterator[None]:
+    """Raise what the kernels refuse as an error of this package."""
+    try:
+        yield
+    except KernelError as error:
+        raise ModelError(str(error)) from error
 
 
 def compiling_pays(model: Any) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from coref_automl.models import quick_modernbert
+from coref_automl.models.execution import kernel_errors
 from coref_automl.models.families import first_row
 from deberta_kernels.layout import Documents
 
@@ -25,7 +26,8 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
     if position_ids is not None:
         position_ids = position_ids + first_row(model.config)
     if model.config.model_type == "deberta-v2":
-        return _encode_deberta(model.base_model, input_ids, attention_mask, position_ids)
+        with kernel_errors():
+            return _encode_deberta(model.base_model, input_ids, attention_mask, position_ids)
     output = model.base_model(input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids)
     hidden: Tensor = output.last_hidden_state
     return hidden

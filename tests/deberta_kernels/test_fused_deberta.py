@@ -17,11 +17,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.models.execution import packed_masks
-from coref_automl.models.heads import encode
-from deberta_kernels.fused_deberta import install
+from deberta_kernels.fused_deberta import install, installed
 from deberta_kernels.layout import Distances, Documents, bounds_of
-from tests.models.conftest import batch, build
+from tests.deberta_kernels.tiny import batch, build, encode
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
@@ -94,10 +92,10 @@ def segments_of(*rows: list[int]) -> torch.Tensor:
     return torch.tensor(rows, device=DEVICE)
 
 
-def outcome(model: Any, ids: torch.Tensor, segments: torch.Tensor, mask: Any = None) -> Tensors:
+def outcome(model: Any, ids: torch.Tensor, segments: torch.Tensor) -> Tensors:
     """Hidden states of real tokens and the gradient of every weight."""
     model.zero_grad()
-    hidden = encode(model, ids, packed_masks(model, segments) if mask is None else mask)[segments > 0]
+    hidden = encode(model, ids, Documents(segments))[segments > 0]
     hidden.pow(3).sum().backward()
     return {"hidden": hidden.detach(), **{n: w.grad.clone() for n, w in model.named_parameters() if w.grad is not None}}
 
@@ -114,7 +112,7 @@ def compare(model: Any, segments: torch.Tensor) -> None:
     ids = batch(*segments.shape).to(DEVICE)
     expected = outcome(model, ids, segments)
     install(model)
-    assert isinstance(packed_masks(model, segments), Documents)
+    assert installed(model)
     assert_same(outcome(model, ids, segments), expected)
 
 
