@@ -114,7 +114,8 @@ def margins(sets: int) -> Iterator[Row]:
             a, b = draw(rng, sizes, sets, (seeds, seeds), spreads)
             found = crossed([a], [b], [sizes])
             for row, gain in zip(cells, (0.02, 0.0), strict=True):
-                row.append(f"{100 * float(np.mean(np.abs(found.difference + gain) + found.half_width(0.90) < 0.02)):.1f}%")
+                within = np.abs(found.difference + gain) + found.half_width(0.90) < 0.02
+                row.append(f"{100 * float(np.mean(within)):.1f}%")
         yield (str(seeds), *cells[0], *cells[1])
 
 

@@ -221,7 +221,7 @@ def test_documents_of_equal_size_are_counted_and_many_hardly_widen_an_interval()
         assert np.sum([estimate.high - estimate.low for estimate in ours]) == pytest.approx(np.sum(high - low), rel=within)
 
 
-def test_the_standard_error_leaves_each_document_out_once_and_is_not_too_small_for_unequal_sizes() -> None:
+def test_the_standard_error_leaves_each_document_out_once_and_suits_unequal_sizes() -> None:
     part = titles(np.random.default_rng(3), 2000)
     values, clusters = np.asarray(part.values), np.asarray(part.clusters)
     without = np.stack([values[clusters != item].mean(axis=0) for item in range(len(TITLES))])

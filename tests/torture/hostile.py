@@ -50,7 +50,9 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
         "post_processor": {"type": "TemplateProcessing", "single": _UNKNOWN, "pair": [], "special_tokens": {}},
     },
     "digits of another kind": {"pre_tokenizer": {"type": "Digits", "individual_digits": 7}},
-    "a nested sequence": {"normalizer": json.loads('{"type": "Sequence", "normalizers": [' * 60 + "]}" * 60)},
+    "a nested sequence": {
+        "normalizer": json.loads('{"type": "Sequence", "normalizers": [' * 60 + "]}" * 60)
+    },
 }  # fmt: skip
 READERS = {
     "fill": f"fill '{_LONG} [MASK] 가다' --model model",

@@ -47,7 +47,8 @@ def files_of(place: str) -> list[Path]:
     elif path.exists():
         raise SourceError(f"local:{place} is a pipe, a socket or a device; copy its content into a file and give that.")
     else:
-        files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
+        found = glob.glob(str(path), recursive=True)  # noqa: PTH207 - absolute patterns
+        files = [Path(name) for name in found if Path(name).is_file()]
     if not files:
         raise SourceError(f"local:{place} matches no readable file; pass a file, a folder or a quoted glob of {KNOWN}.")
     for file in files:

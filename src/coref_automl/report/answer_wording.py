@@ -108,7 +108,8 @@ def _with_lead(answer: Answer, name: str, say: Say) -> str:
     claim = answer.beside(name)
     if claim is None or is_same(claim.difference):
         return name
-    return f"{name} ({ClaimText(claim, say).phrase() if claim.verdict == 'equivalent' else points(claim.difference)})"
+    shown = ClaimText(claim, say).phrase() if claim.verdict == "equivalent" else points(claim.difference)
+    return f"{name} ({shown})"
 
 
 def _compared_at(answer: Answer, names: Sequence[str], say: Say) -> str:

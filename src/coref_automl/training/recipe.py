@@ -192,8 +192,8 @@ RECOMMENDED = (
         _ANY, 2.3e-5, 0.046, 0.195, 0.136, 0.475, 128, "the search behind the published runs at 2,048 tokens (batch 16 x 8)"
     ),
 )
-FROM_SCRATCH = Recommended(_ANY, 1e-3, 0.01, 0.06, 0.2, 0.2, 128, "an 18M pre-norm encoder that learned in minutes on one GPU")
 # fmt: on
+FROM_SCRATCH = Recommended(_ANY, 1e-3, 0.01, 0.06, 0.2, 0.2, 128, "an 18M pre-norm encoder that learned in minutes on one GPU")
 _UNIGRAM = "the rate at which a post-norm encoder left the unigram loss; at 3e-4 it did not move"
 _WORDS = "with the words of another model a DeBERTa-v2 learned at once at 4e-4 and at 8e-4"
 FROM_SCRATCH_POST_NORM = dataclasses.replace(FROM_SCRATCH, learning_rate=1e-4, provenance=_UNIGRAM)

@@ -49,7 +49,8 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     starts = ("base-s0", "base-s1", "mlm-64-s0", "mlm-64-s1", "entity-64-s0", "entity-64-s1")
     related = {run.name for run in find_runs([str(out / "relation")]).checks["relation"]}
     assert related == {f"100pct-{start}" for start in starts}
-    assert {run.name: run.seeds for run in find_runs([str(out / "coreference")]).checks["coreference"]} == {
+    found = find_runs([str(out / "coreference")]).checks["coreference"]
+    assert {run.name: run.seeds for run in found} == {
         "base-s0": [0], "base-s1": [1000], "mlm-64-s0": [0], "mlm-64-s1": [1000], "entity-64-s0": [0], "entity-64-s1": [1000],
     }  # fmt: skip
     page = (out / "report" / "report.md").read_text("utf-8")

@@ -129,7 +129,8 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
     lines = [*_card_header(provenance.base if provenance else ""), f"# {repo.partition('/')[2]}", ""]
     lines += _verdict(folder, study, root, scored, say)
     if provenance:
-        base = f"`{Path(provenance.base).name if Path(provenance.base).is_absolute() else provenance.base}`"
+        place = Path(provenance.base)
+        base = f"`{place.name if place.is_absolute() else provenance.base}`"
         about = {str(name): kind.about for name, kind in OBJECTIVES.items()}[provenance.objective]
         epochs, tokens = f"{provenance.epoch:.3g}", f"{provenance.tokens:,}"
         length, seed = f"{provenance.seq_len:,}", provenance.seed
