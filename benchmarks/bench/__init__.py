@@ -102,4 +102,4 @@ class TrainBench(_Bench):
     steps: Annotated[int, Setting("Steps per way.", 1)] = 5
     device: Device = "auto"
     compile: Annotated[bool, Setting("Compile our training step.", flags=("--compile",))] = False
-    attention: Annotated[str, Setting("Attention of our way: auto, sdpa, eager or fused.")] = "auto"
+    attention: Annotated[str, Setting("Attention of our way: auto, packed, sdpa, eager or fused.")] = "auto"

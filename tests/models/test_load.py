@@ -54,7 +54,7 @@ def test_a_checkpoint_loads_as_it_was_saved_and_without_a_word(
     loaded = load_masked_lm(folder)
     assert capfd.readouterr() == ("", "")
     assert loaded.seq_len == LENGTH
-    assert loaded.notes in (("Attention: sdpa.",), ("Attention: eager.",))
+    assert loaded.notes in (("Attention: packed.",), ("Attention: eager.",))
     assert not loaded.model.training
     with torch.no_grad():
         ids = batch()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,27 @@ def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Ma
     sizes = {len(collate([rows[epoch * len(opened) + at] for at in range(6)])["labels"]) for epoch in range(20)}
     assert len(sizes) == 1
     assert len(collate([rows[PAD_ROW]] * 6)["labels"]) in sizes
+
+
+def test_a_layout_leaves_padding_out_and_nearly_always_has_one_size(make_dataset: Callable[..., Path], masking: Masking) -> None:
+    from coref_automl.training.batches import Collator, MaskedRows
+
+    opened = PackedDataset.open(make_dataset(rows=64, padding=12))
+    collate, rows = Collator.of(opened, masking), MaskedRows(opened, masking, 7)
+    draw, sizes = np.random.default_rng(0), []
+    for _ in range(50):
+        batch = collate([rows[int(at)] for at in draw.choice(len(opened), 16)])
+        starts, kept, segments = (batch[name].numpy() for name in ("starts", "kept", "segments"))
+        real = int((segments > 0).sum())
+        assert (segments.reshape(-1)[kept[:real]] > 0).all()
+        documents = [segments.reshape(-1)[kept[low:high]] for low, high in pairwise(starts) if high > low]
+        assert all(len(np.unique(document)) == 1 for document in documents)
+        assert sum(bool(document[0]) for document in documents) == int(segments.max(1).sum())
+        assert real <= len(kept) == starts[-1] <= segments.size
+        sizes.append((len(starts), len(kept)))
+    assert len(set(sizes)) <= 3
+    assert sum(size == min(sizes) for size in sizes) > 40
+    assert min(sizes)[1] < 16 * opened.seq_len
 
 
 def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: PackedDataset, masking: Masking) -> None:

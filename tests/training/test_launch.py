@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coref_automl.base.records import Objective
 from coref_automl.cli.app import run
+from tests.close import assert_same
 from tests.corpus.conftest import rows
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
@@ -34,6 +36,13 @@ def options(dataset: Path, tokenizer_folder: Path, out: Path, **more: object) ->
 
 def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def final_weights(run: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    newest = max(run.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    return dict(load_file(newest / "model.safetensors"))
 
 
 def step_losses(run: Path) -> list[float]:
@@ -107,6 +116,10 @@ def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(
     one, two = step_losses(tmp_path / "one"), step_losses(tmp_path / "two")
     assert len(one) == len(two) == 6
     assert two == pytest.approx(one, rel=1e-4)
+    ends = [final_weights(tmp_path / name) for name in ("one", "two")]
+    assert ends[0].keys() == ends[1].keys()
+    for name, weight in ends[0].items():
+        assert_same(ends[1][name], weight)
 
 
 IMPATIENT = """

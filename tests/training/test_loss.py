@@ -118,3 +118,32 @@ def test_the_entity_loss_falls_when_trained_and_not_without_labels(
         optimizer.zero_grad()
     fallen = before - at_mentions()
     assert fallen > 1.5 if labelled else fallen < 0.75
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's compiler looks at it
+@pytest.mark.parametrize(("shape", "graphs"), [("bert-tiny", 2), ("demo", 3)])
+def test_layers_are_compiled_once_for_all_of_a_kind(
+    shape: str, graphs: int, build: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph for the loss, and one per kind of layer: ModernBERT's first has no norm. The backend that builds kernels needs a
+    C compiler, so another one counts the graphs."""
+    import torch
+    from torch._dynamo.testing import CompileCounter
+
+    from coref_automl.training.loss import prepare_model
+
+    torch._dynamo.reset()
+    counter, compiler = CompileCounter(), torch.compile
+    monkeypatch.setattr(torch, "compile", lambda what, **options: compiler(what, backend=counter, **options))
+    ids = torch.randint(5, 85, (3, 32), generator=torch.Generator().manual_seed(0))
+    segments = torch.ones(3, 32, dtype=torch.int32)
+    segments[1, 9:] = 2
+    batch = {"input_ids": ids, "segments": segments, "positions": torch.arange(8), "labels": ids.flatten()[:8]}
+    losses = []
+    for compiled in (False, True):
+        model = build(shape).eval()
+        prepare_model(model, compiled=compiled)
+        losses.append(model(**batch)["loss"])
+    assert_same(losses[1], losses[0])
+    assert counter.frame_count == graphs
+    torch._dynamo.reset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -546,6 +547,31 @@ def test_a_config_without_dropout_trains_without_it_too(
     write_json(folder / "config.json", {name: value for name, value in config.items() if not name.endswith("dropout_prob")})
     work = prepare_run(recipe(model=str(folder), tokenizer=None))
     assert (work.recipe.dropout, max(work.own_dropout.values())) == (0.0, 0.1)
+
+
+def test_long_runs_on_a_gpu_are_compiled_unless_told_otherwise(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the recipe alone, so that a resumed run decides the same. A tiny model needs a huge budget."""
+    import importlib.util
+
+    from coref_automl.training.setup import compiles, load_model
+
+    find, long, model = importlib.util.find_spec, 10**11, load_model(prepare_run(recipe()), None).model
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "triton" or find(name))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+
+    def decides(device: str = "cuda", **settings: Any) -> bool:
+        work = dataclasses.replace(prepare_run(recipe(**settings)), device=device)
+        decision, notes = compiles(work, model)
+        assert bool(notes) is (decision and "compile" not in settings)
+        return decision
+
+    assert decides(epochs=None, max_tokens=long)
+    assert decides(epochs=None, max_minutes=2.0)
+    assert decides(epochs=1, compile=True)
+    assert not decides(epochs=None, max_tokens=long, compile=False)
+    assert not decides(epochs=None, max_tokens=long, max_minutes=1.0)
+    assert not decides(epochs=3)
+    assert not decides("cpu", epochs=None, max_tokens=long)
 
 
 def test_every_seed_of_the_recipe_trains(recipe: Callable[..., TrainRecipe]) -> None:

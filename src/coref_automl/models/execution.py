@@ -1,6 +1,7 @@
 """How a model is run. In: a model, a device, a precision. Out: its attention and dropout, numeric precision, masks for `encode`.
 
-Masks keep packed documents apart. Segments are (B, L) integers: 1, 2, ... for the documents of a block, 0 for padding.
+What keeps packed documents apart: their bounds where attention runs over each alone (`models.packed`, or the fused kernels), else
+a mask. Segments are (B, L) integers: 1, 2, ... for the documents of a block, 0 for padding.
 
 float32 on a GPU: torch has an old and a new setting for TF32, and raises when the old one is read after the new one was set;
 transformers sets the new one where torch has it, and so do we. bfloat16 on a CPU: without the instructions it is computed in
@@ -20,10 +21,11 @@ from torch import Tensor
 
 from coref_automl.base.errors import ModelError
 from coref_automl.base.say import say
+from coref_automl.models import packed
 from deberta_kernels.errors import KernelError
 from deberta_kernels.layout import Documents
 
-IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
+IMPLEMENTATIONS = ("auto", packed.NAME, "sdpa", "eager", "fused")
 ATTENTION_LABEL = {"ko": "어텐션", "en": "Attention"}
 """First word of the note that names the implementation."""
 _FALLBACK = r".*failed, switching to (BLAS gemm|baddbmm)"
@@ -34,17 +36,27 @@ _DROPOUT_SETTINGS = (
 )  # fmt: skip
 
 
-def use_attention(model: Any, attention: str = "auto") -> list[str]:
-    """Switch a model to an implementation; the note names it, and says why if `auto` did not choose the fastest."""
+def use_attention(model: Any, attention: str = "auto", *, half: bool = True) -> list[str]:
+    """Switch a model to an implementation; the note names it, and says why if `auto` did not choose the fastest.
+
+    `half`: whether the model will compute in half precision on a GPU.
+    """
     if attention not in IMPLEMENTATIONS:
         raise ModelError(f"Unknown attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
     if model.config.model_type == "deberta-v2":
         return _use_for_deberta(model, attention)
     if attention == "fused":
-        raise ModelError(f"Fused attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager.")
+        family = model.config.model_type
+        raise ModelError(f"Fused attention is for DeBERTa-v2; a {family} model runs with {packed.NAME}, sdpa or eager.")
+    obstacle = packed.why_not(model, half=half)
+    if attention == packed.NAME and obstacle is not None:
+        raise ModelError(f"Packed attention {obstacle}; choose sdpa here.")
+    if attention in ("auto", packed.NAME) and obstacle is None:
+        packed.install(model)
+        return [_note(packed.NAME)]
     chosen = "sdpa" if attention == "auto" else attention
     model.set_attn_implementation(chosen)
-    return [_note(chosen)]
+    return [_note(chosen, f" ({packed.NAME} {obstacle})" if attention == "auto" else "")]
 
 
 def move(model: Any, device: str) -> Any:
@@ -121,17 +133,22 @@ def without_cudnn(length: int | None = None) -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(allowed)
 
 
-def packed_masks(model: Any, segments: Tensor) -> Any:
+def packed_masks(model: Any, segments: Tensor, starts: Tensor | None = None, kept: Tensor | None = None) -> Any:
     """Build the `attention_mask` of `encode` with which a token attends to its own document alone, and never to padding.
 
-    A boolean mask (B, 1, L, L) under SDPA, an additive one under eager; for ModernBERT one per kind of layer, because a single
-    pairwise mask would silently disable its sliding window.
+    Under packed attention the bounds of documents, from `packed.layout` (on a CPU it need not be given); a boolean mask
+    (B, 1, L, L) under SDPA, an additive one under eager; for ModernBERT one per kind of layer, because a single pairwise mask
+    would silently disable its sliding window.
     """
     name = model.config.model_type
     if name == "deberta-v2":
         from deberta_kernels.fused_deberta import installed
 
         return Documents(segments) if installed(model) else Documents(segments).pairs()
+    if packed.applies(model) and (starts is not None or segments.device.type == "cpu"):
+        if starts is None:
+            starts, kept = map(torch.from_numpy, packed.layout(segments.numpy()))
+        return packed.Extents(starts, segments.shape[1], kept)
     same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "modernbert":
         position = torch.arange(segments.shape[1], device=segments.device)
@@ -192,6 +209,8 @@ def _use_for_deberta(model: Any, attention: str) -> list[str]:
 
     if attention == "sdpa":
         raise ModelError("DeBERTa-v2 has no sdpa attention; choose fused (on CUDA) or eager.")
+    if attention == packed.NAME:
+        raise ModelError("DeBERTa-v2 keeps documents apart in its fused attention; choose fused (on CUDA) or eager.")
     obstacle, reason = fused_deberta.why_not(model), ""
     if attention == "fused" and obstacle is not None:
         raise ModelError(f"Fused attention {obstacle}; choose eager here.")

@@ -14,7 +14,11 @@ from torch import Tensor
 from coref_automl.models import quick_modernbert
 from coref_automl.models.execution import kernel_errors
 from coref_automl.models.families import first_row
+from coref_automl.models.packed import Extents, applies, rows_of
 from deberta_kernels.layout import Documents
+
+BOUNDS_FROM = 1024
+"""Length of rows from which bounds are faster than a mask when single positions are scored; shorter rows are level."""
 
 
 def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None = None) -> Tensor:
@@ -23,6 +27,8 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
     `attention_mask` is a (B, L) mask of unpadded tokens or a mask of `execution.packed_masks`. `position_ids` count from 0 in
     every family; without them, positions are those in the row.
     """
+    if isinstance(attention_mask, Extents):
+        return _encode_documents(model, input_ids, attention_mask, position_ids)
     if position_ids is not None:
         position_ids = position_ids + first_row(model.config)
     if model.config.model_type == "deberta-v2":
@@ -31,6 +37,24 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
     output = model.base_model(input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids)
     hidden: Tensor = output.last_hidden_state
     return hidden
+
+
+def _encode_documents(model: Any, input_ids: Tensor, bounds: Extents, position_ids: Tensor | None) -> Tensor:
+    """Run the encoder over documents laid end to end; the hidden states of padding that was left out are 0."""
+    rows, length = input_ids.shape
+    kept = torch.arange(rows * length, device=input_ids.device) if bounds.kept is None else bounds.kept
+    positions = kept % length if position_ids is None else position_ids.expand(rows, -1).reshape(-1)[kept]
+    no_mask = dict.fromkeys(("full_attention", "sliding_attention")) if model.config.model_type == "modernbert" else None
+    output = model.base_model(
+        input_ids=input_ids.reshape(-1)[kept][None],
+        attention_mask=no_mask,
+        position_ids=positions[None] + first_row(model.config),
+        starts=bounds.starts,
+        longest=bounds.longest,
+    )
+    states: Tensor = output.last_hidden_state[0]
+    padded = states.new_zeros(rows * length, states.shape[-1]).index_copy(0, kept, states)
+    return padded.view(rows, length, -1)
 
 
 def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -42,6 +66,8 @@ def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tenso
 
         if can_encode_at(model, attention_mask):
             return _encode_deberta(model.base_model, input_ids, attention_mask, None, (rows, columns))
+    elif input_ids.shape[1] >= BOUNDS_FROM and attention_mask.dim() == 2 and applies(model):
+        return encode(model, input_ids, rows_of(attention_mask))[rows, columns]
     return encode(model, input_ids, attention_mask)[rows, columns]
 
 

@@ -59,7 +59,7 @@ def load_masked_lm(
 ) -> LoadedModel:
     """Load a model with its mask head, and lengthen it if `seq_len` is more than it reads.
 
-    `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager, fused. `new_head` allows a new mask head;
+    `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, packed, sdpa, eager, fused. `new_head` allows a new mask head;
     None: the caller has no option for it.
     """
     from transformers import AutoModelForMaskedLM

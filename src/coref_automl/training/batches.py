@@ -4,7 +4,8 @@ The order of an epoch depends on the recipe and the epoch alone. A step sees the
 number of processes, so halving the micro-batch or adding a GPU changes no step.
 
 The model's head runs at the target positions alone, so a batch lists them, flat over its rows. The list is padded to the expected
-count, in units of 1/32 of the batch's tokens: almost every batch then has the same shapes, as a compiled step needs.
+count, in units of 1/32 of the batch's tokens: almost every batch then has the same shapes, as a compiled step needs. So is the
+list of documents, which packed attention takes instead of a mask.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch.utils.data import Dataset
 
 from coref_automl.base.machine import end_with_parent
 from coref_automl.corpus.dataset import PackedDataset, portions
+from coref_automl.models.packed import layout
 from coref_automl.training.loss import mention_table
 from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, mention_rates, row_rng
 
@@ -199,10 +201,14 @@ class MaskedRows(Dataset):  # type: ignore[misc]
 @dataclass(frozen=True, slots=True)
 class Collator:
     """Builds a batch from rows. It has capacity for `share` of its tokens as targets (more if there are more), and for `mentions`
-    mentions per row, which is 0 without a mention loss."""
+    mentions per row, which is 0 without a mention loss. Rows have `documents` documents and `real` unpadded tokens on average,
+    and these deviate by `deviation`: the layout of a batch has room for what nearly every batch has."""
 
     share: float
     mentions: int = 0
+    documents: float = 1.0
+    real: float = math.inf
+    deviation: float = 0.0
 
     @classmethod
     def of(cls, dataset: PackedDataset, masking: Masking) -> Collator:
@@ -213,11 +219,13 @@ class Collator:
             for portion in portions(dataset.mentions):
                 np.add.at(per_row, portion[:, 0], 1)
             most = int(per_row.max(initial=0))
-        return cls(expected_share(dataset, masking), -(-most // _UNITS) * _UNITS)
+        lengths, documents = dataset.lengths(), len(dataset.pieces) / max(1, len(dataset))
+        share, mentions = expected_share(dataset, masking), -(-most // _UNITS) * _UNITS
+        return cls(share, mentions, documents, float(lengths.mean()), float(lengths.std()))
 
     def __call__(self, rows: list[MaskedRow]) -> dict[str, torch.Tensor]:
-        """Return `input_ids` and `segments` (rows, length), `positions` and `labels` flat over the batch, and for a mention loss
-        `mentions` (rows, capacity, 4)."""
+        """Return `input_ids` and `segments` (rows, length), `positions` and `labels` flat over the batch, `starts` and
+        `kept` of its `packed.layout`, and for a mention loss `mentions` (rows, capacity, 4)."""
         labels = np.stack([row.labels for row in rows]).reshape(-1)
         targets = np.flatnonzero(labels != IGNORED)
         unit = max(8, labels.size // _UNITS)
@@ -226,9 +234,14 @@ class Collator:
         target_labels = np.full(capacity, IGNORED, np.int64)
         positions[: len(targets)] = targets
         target_labels[: len(targets)] = labels[targets]
+        segments = np.stack([row.segments for row in rows]).astype(np.int32)
+        starts, kept = layout(segments, self._room(segments))
+        most_starts = math.ceil(max(len(starts), _UNITS + 1.25 * self.documents * len(rows)) / _UNITS) * _UNITS
         batch = {
             "input_ids": torch.from_numpy(np.stack([row.ids for row in rows]).astype(np.int64)),
-            "segments": torch.from_numpy(np.stack([row.segments for row in rows]).astype(np.int32)),
+            "segments": torch.from_numpy(segments),
+            "starts": torch.from_numpy(np.pad(starts, (0, most_starts - len(starts)), mode="edge")),
+            "kept": torch.from_numpy(kept),
             "positions": torch.from_numpy(positions),
             "labels": torch.from_numpy(target_labels),
         }
@@ -238,6 +251,15 @@ class Collator:
                 padded[: len(row.mentions)] = row.mentions
             batch["mentions"] = torch.from_numpy(mentions)
         return batch
+
+    def _room(self, segments: NDArray[np.int32]) -> int:
+        """Return how many tokens the layout of these rows has: one of three numbers for all batches of as many rows."""
+        rows, unit, real = len(segments), max(8, segments.size // 128), int((segments > 0).sum())
+        for deviations in (2, 5):
+            expected = rows * self.real + deviations * self.deviation * math.sqrt(rows)
+            if real <= expected < segments.size:
+                return min(segments.size, math.ceil(expected / unit) * unit)
+        return segments.size
 
 
 def expected_share(dataset: PackedDataset, masking: Masking) -> float:

@@ -13,7 +13,7 @@ are saved with the optimizer's state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch.nn import functional
 from coref_automl.base.config import choose
 from coref_automl.models.execution import compiling_pays, packed_masks
 from coref_automl.models.heads import encode, predict
+from coref_automl.models.packed import compile_layers
 from coref_automl.training.masking import IGNORED, MentionLoss, RowLike, later_mentions
 
 MODULE = "mention_losses"
@@ -40,13 +41,19 @@ def loss_at(
     labels: Tensor,
     segments: Tensor | None = None,
     mentions: Tensor | None = None,
+    score: Callable[..., Tensor] | None = None,
 ) -> Tensor:
     """Return the sums of a batch: the cross-entropy at the target positions (flat over the batch), then for each mention loss
-    the loss and the number of correct mentions."""
+    the loss and the number of correct mentions. `score` is `token_loss`, perhaps compiled."""
     hidden = encode(model, input_ids, mask)
-    logits = predict(model, hidden.reshape(-1, hidden.shape[-1])[positions])
-    total = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")[None]
+    total = (score or token_loss)(model, hidden, positions, labels)
     return total if mentions is None else torch.cat([total, getattr(model, MODULE)(hidden, segments, mentions).reshape(-1)])
+
+
+def token_loss(model: Any, hidden: Tensor, positions: Tensor, labels: Tensor) -> Tensor:
+    """Return the summed cross-entropy (1) at the target positions."""
+    logits = predict(model, hidden.reshape(-1, hidden.shape[-1])[positions])
+    return functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")[None]
 
 
 _RECOMPILE_LIMIT = 64
@@ -60,14 +67,19 @@ def prepare_model(
 
     `sums` is the result of `loss_at`, followed by the numbers of target tokens and target mentions. The method is replaced on the
     instance, so that DDP, FSDP and autocast wrap it and `save_pretrained` still sees the model's class; the projections of
-    `mention_losses` become a submodule for the same reason. `compiled` is ignored where compiling does not pay.
+    `mention_losses` become a submodule for the same reason. Compiled are each layer and each loss, not the step as a whole, which
+    takes longer to build and runs slower; `compiled` is ignored where compiling does not pay.
     """
     compiled = compiled and compiling_pays(model)
+    score = torch.compile(token_loss, dynamic=False) if compiled else token_loss
     if compiled:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _RECOMPILE_LIMIT)
-    step = torch.compile(loss_at, dynamic=False) if compiled else loss_at
+        torch._dynamo.config.suppress_errors = True  # what cannot be built here runs as it is, and torch warns
+        compile_layers(model)
     if mention_losses is not None:
         model.add_module(MODULE, mention_losses.to(model.device))
+        if compiled:
+            mention_losses.compile(dynamic=False)
     weights = tuple(mention_losses.weights.values()) if mention_losses is not None else ()
 
     def forward(
@@ -76,12 +88,14 @@ def prepare_model(
         segments: Tensor,
         positions: Tensor,
         labels: Tensor,
+        starts: Tensor | None = None,
+        kept: Tensor | None = None,
         mentions: Tensor | None = None,
         num_items_in_batch: Any = None,
     ) -> dict[str, Tensor]:
         """`num_items_in_batch`: target tokens, and target mentions, of the whole effective batch."""
-        mask = (segments > 0).long() if cross_document else packed_masks(self, segments)
-        sums = step(self, input_ids, mask, positions, labels, *(() if mentions is None else (segments, mentions)))
+        mask = (segments > 0).long() if cross_document else packed_masks(self, segments, starts, kept)
+        sums = loss_at(self, input_ids, mask, positions, labels, segments, mentions, score)
         counts = count_targets(labels, mentions)
         items = counts if num_items_in_batch is None else torch.as_tensor(num_items_in_batch, device=sums.device).reshape(-1)
         items = items.clamp(min=1)

@@ -64,10 +64,10 @@ class TrainRecipe:
     policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
     new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
     dropout: Annotated[float | None, Setting("Dropout in training. Default 0; configs keep the model's own.", 0.0, 0.9)] = None
-    attention: Annotated[str, Setting("auto, sdpa, eager or fused (DeBERTa-v2 on CUDA).")] = "auto"
+    attention: Annotated[str, Setting("auto, packed, sdpa, eager or fused (DeBERTa-v2 on CUDA).")] = "auto"
     dtype: Annotated[Dtype, Setting("auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.")] = "auto"
     device: Annotated[str, Setting("auto, cpu or cuda.", free=True)] = "auto"
-    compile: Annotated[bool, Setting("Compile the training step; pays off in CUDA runs of minutes.")] = False
+    compile: Annotated[bool | None, Setting("Compile the layers. Default: in CUDA runs long enough to gain from it.")] = None
     gradient_checkpointing: Annotated[bool, Setting("Use less memory and about a third more time.")] = False
     workers: Annotated[int | None, Setting("Data-loading processes. Default depends on the device.", 0, 256, free=True)] = None
     save_every: Annotated[float, Setting("Epochs between checkpoints; 0 saves only at the end.", 0.0)] = 0.5

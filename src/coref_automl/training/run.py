@@ -170,7 +170,10 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     if mention_losses is not None and resume is not None:
         with stored_state(resume / MENTION_LOSSES) as projections:
             mention_losses.load_state_dict(projections)
-    prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
+    compiled, said = setup.compiles(work, model)
+    for note in said if resume is None else ():
+        progress.note(note)
+    prepare_model(model, cross_document=recipe.cross_document, compiled=compiled, mention_losses=mention_losses)
     groups = parameter_groups(
         model,
         learning_rate=settled(recipe.learning_rate),
