@@ -137,7 +137,6 @@ LINES = {
         "--object-type LOC --device cpu",
         ("relation",),
     ),
-    "re report": Line(f"re report relation --data relations.jsonl --out {OUT}", ("relation", "relations.jsonl"), seconds=4),
     "re grid": Line(f"re grid --recipe grid.yaml --out {OUT}", ("grid.yaml", "model", "relations.json")),
     "coref explore": Line("coref explore chains.jsonl", ("chains.jsonl",)),
     "coref train": Line(f"coref train --recipe chains.yaml --out {OUT}", ("chains.yaml", "chains.jsonl", "model"), seconds=4),
