@@ -121,8 +121,6 @@ BOMBS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a long manifest": (LINES["plan"].text, _long("data/manifest.json", b"{", 200)),
     "a long set": (LINES["evaluate"].text, _long("set/items-real.jsonl", b" ", 200)),
     "long documents": (LINES["evaluate"].text, _long("set/documents.jsonl", b"a", 200)),
-    "long events": (LINES["watch"].text, _long("runs/a/events.ndjson", b'{"event": "note"}\n', 20)),
-    "an event of one line": (LINES["watch"].text, _long("runs/a/events.ndjson", b"[", 300)),
     "ranks that unpack": (LINES["compare kept"].text, _ranks),
     "a table of a million rows": (LINES["report table"].text, _table),
     "a long header of weights": (LINES["plan"].text, _header),

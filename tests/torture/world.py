@@ -111,8 +111,6 @@ LINES = {
     ),
     "train": Line(f"train --recipe train.yaml --out {OUT}", ("train.yaml", "model", "data")),
     "plan": Line(f"train --recipe train.yaml --out {OUT} --dry-run", ("train.yaml", "model", "data")),
-    "average": Line(f"average runs/a --last 2 --out {OUT}", ("runs/a",)),
-    "watch": Line("watch runs/a --once", ("runs/a",)),
     "evaluate": Line(f"evaluate model --eval-set set --seq-len 64 --device cpu --out {OUT}", ("model", "set")),
     "evaluate runs": Line("evaluate runs --eval-set set --seq-len 64 --device cpu", ("runs", "set")),
     "compare": Line("compare runs/a runs/b", ("runs",)),
