@@ -98,12 +98,6 @@ def _parquet(at: Path) -> None:
     parquet.write_table(pa.table({"text": column}), at / "texts.parquet")
 
 
-def _table(at: Path) -> None:
-    path = at / "table.csv"
-    head, first, *_ = path.read_text("utf-8").splitlines()
-    path.write_text(f"{head}\n" + f"{first}\n" * (80 * MB // len(first)), "utf-8")
-
-
 BOMBS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "xz without a line end": ("coref explore chains.jsonl.xz", _packed("chains.jsonl.xz", lzma.open, b"a")),
     "xz of empty objects": ("coref explore chains.jsonl.xz", _packed("chains.jsonl.xz", lzma.open, b"{}\n")),
@@ -122,7 +116,6 @@ BOMBS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a long set": (LINES["evaluate"].text, _long("set/items-real.jsonl", b" ", 200)),
     "long documents": (LINES["evaluate"].text, _long("set/documents.jsonl", b"a", 200)),
     "ranks that unpack": (LINES["compare kept"].text, _ranks),
-    "a table of a million rows": (LINES["report table"].text, _table),
     "a long header of weights": (LINES["plan"].text, _header),
     "pickled weights that unpack": (LINES["plan"].text, _pickled),
     "a long tokenizer": (LINES["plan"].text, _long("model/tokenizer.json", b" ", 200)),

@@ -172,7 +172,6 @@ class Experiment:
 
     def _write_verdicts(self, folders: Iterable[Path], written: WrittenReport) -> None:
         """Write the answer, its table and what every step cost, into the study and into its archive, which is read alone."""
-        assert written.answer is not None
         table = markdown_table(verdicts_table(written.answer, Say(language())))
         outcomes = {step.label: step.outcome(self.plan.out) for step in self.state.steps}
         costs = {label: outcome.facts for label, outcome in outcomes.items() if outcome and outcome.done}
