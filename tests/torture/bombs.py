@@ -108,7 +108,6 @@ BOMBS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a CSV row without an end": ("sources local:t.csv.gz --check", _packed("t.csv.gz", gzip.open, b"text,")),
     "a CSV row of many lines": ("sources local:t.csv.gz --check", _packed("t.csv.gz", gzip.open, b'"\n",')),
     "an open quotation mark": ("re explore r.csv.gz --check --model model", _packed("r.csv.gz", gzip.open, b'"a\n')),
-    "a list of lists": ("re explore relations.json --check --model model", _long("relations.json", b"[],", 60)),
     "a long result": (LINES["compare"].text, _long("runs/a/evaluations/*/*/result.json", b'"a",', 300)),
     "long scores": (LINES["compare"].text, _long("runs/a/evaluations/*/*/items.jsonl", b"[1,", 300)),
     "scores of one line": (LINES["archive"].text, _long("runs/a/evaluations/*/*/items.jsonl", b"9", 60)),
