@@ -22,7 +22,7 @@ from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.extras.pages.checkpoint_report import report
 from coref_automl.extras.pages.rendering import markdown_table
-from coref_automl.extras.pages.sections.questions import claims_table, verdicts_table
+from coref_automl.extras.pages.sections.questions import claims_table
 from coref_automl.report.printout import recommend
 from coref_automl.report.wording import ClaimText
 from coref_automl.statistics.crossed import crossed_verdict
@@ -102,7 +102,7 @@ def noun_table() -> str:
 
 def carry_over_tables() -> str:
     """The verdicts of the kept study, and what each kind of step cost."""
-    verdicts = markdown_table(verdicts_table(recommend(STUDY, lang="en"), ENGLISH))
+    verdicts = markdown_table(claims_table(recommend(STUDY, lang="en").claims, ENGLISH))
     kinds: dict[str, list[dict[str, float]]] = {}
     for label, facts in read_json(STUDY / "costs.json").items():
         kind, _, name = label.partition(" ")
@@ -120,7 +120,7 @@ def keep_answer() -> None:
     """The answer of the kept study beside it, as `study` leaves it."""
     answer = recommend(STUDY, lang="en")
     write_json(STUDY / "answer.json", answer.to_json())
-    write_text(STUDY / "verdicts.md", f"{markdown_table(verdicts_table(answer, ENGLISH))}\n")
+    write_text(STUDY / "verdicts.md", f"{markdown_table(claims_table(answer.claims, ENGLISH))}\n")
 
 
 def deberta_tables() -> str:

@@ -24,7 +24,7 @@ from tests.extras.relation.conftest import make_raw_rows
 
 MINI = "bundled:ko-mini"
 ROOT = Path(__file__).parents[2]
-TABLE = ROOT / "docs" / "kf-deberta-study" / "checkpoints.csv"
+ARCHIVED = ROOT / "results" / "experiment" / "combined-512-s110"
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ COMMANDS = {
     "re explore": ("relation exploration", "{0}/relations.json"),
     "adapt": ("experiment", "--model {1} --source local:{0}/texts.jsonl"),
     "demo": ("experiment", "--quick"),
-    "report": ("report", "--table {2}"),
-    "archive": ("archive", "{3}/results/experiment/combined-512-s110"),
+    "report": ("report", "{2}"),
+    "archive": ("archive", "{2}"),
 }
 """Every command that fills a folder, with the kind of folder it fills."""
 
@@ -77,7 +77,7 @@ def test_a_folder_in_use_is_refused_with_who_and_since_when(
 ) -> None:
     kind, options = COMMANDS[command]
     out = tmp_path / "out"
-    words = [word.format(inputs, MINI, TABLE, ROOT) for word in options.split()]
+    words = [word.format(inputs, MINI, ARCHIVED) for word in options.split()]
     with claimed(out, kind):
         before = sorted(out.iterdir())
         assert run([*command.split(), *words, "--out", str(out)]) == 2
@@ -128,11 +128,11 @@ def _ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_half_written_files_of_a_killed_process_go_and_those_of_a_live_one_stay(tmp_path: Path) -> None:
+def test_half_written_files_of_a_killed_process_go_and_those_of_a_live_one_stay(inputs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = ["report", "--table", str(TABLE), "--out", str(out)]
+    command = ["re", "explore", str(inputs / "relations.json"), "--out", str(out)]
     assert run(command) == 0
-    with writing(out / "report.md") as process:
+    with writing(out / "explore.md") as process:
         (half,) = out.glob(".*.part")
         assert run(command) == 0
         assert half.exists()
@@ -140,7 +140,7 @@ def test_half_written_files_of_a_killed_process_go_and_those_of_a_live_one_stay(
         process.wait()
         assert half.exists()
         assert run(command) == 0
-    assert {path.name for path in out.iterdir()} == {".coref-automl", "report.html", "report.md", "results.csv"}
+    assert {path.name for path in out.iterdir()} == {".coref-automl", "explore.html", "explore.md", "explore.json"}
 
 
 def test_the_lock_of_a_command_that_was_killed_when_its_work_was_done_goes(
@@ -200,7 +200,7 @@ def test_a_holder_on_another_machine_is_believed_while_it_gives_signs_of_life(
 ) -> None:
     """The other machine's lock is not seen from here; what it wrote is."""
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    command = ["report", "--table", str(TABLE), "--out", str(out)]
+    command = ["report", str(ARCHIVED), "--out", str(out)]
     with monkeypatch.context() as patch:
         patch.setattr("socket.gethostname", lambda: "node-7")
         with claimed(out, "report"):

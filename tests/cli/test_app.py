@@ -34,7 +34,6 @@ def test_help_and_reports_import_neither_torch_nor_transformers() -> None:
         "evaluate",
         "compare",
         "report",
-        "watch",
         "fill",
         "tune",
         "re",
@@ -76,7 +75,7 @@ def test_an_error_is_one_sentence_and_debug_shows_the_stack(tmp_path: Path, caps
 
 
 def test_an_error_that_repeats_a_long_word_stays_short(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["watch", "runs/a", "a" * 6_000]) == 2
+    assert run(["prepare", "status", "data", "a" * 6_000]) == 2
     text = capsys.readouterr().err
     assert "unexpected extra argument" in text
     assert text.rstrip().endswith("--help.")

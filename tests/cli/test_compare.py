@@ -185,8 +185,7 @@ def test_a_damaged_evaluation_that_was_asked_for_is_an_error(
     ("arguments", "message"),
     [
         (["compare", "nowhere"], "nowhere does not exist"),
-        (["report", "--out", "x"], "either evaluated PATHs or a --table"),
-        (["report", "runs", "--table", "t.csv", "--out", "x"], "either evaluated PATHs or a --table"),
+        (["report", "nowhere", "--out", "x"], "nowhere does not exist"),
         (["compare", "nowhere", "--margin", "200"], "such as 2"),
     ],
 )

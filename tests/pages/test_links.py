@@ -37,6 +37,7 @@ def test_a_dead_link_and_a_dead_anchor_are_noticed(tmp_path: Path) -> None:
 
 def test_the_navigation_has_every_page_once() -> None:
     held = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if ".ko." not in path.name)
+    held.remove("research.md")  # outside the menu: docs/relation-extraction.md links to it
     listed = entries(yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), Loader=_AnyTag)["nav"])
     assert sorted(name for name in listed if name.endswith(".md")) == held, "add a new page to `nav` of mkdocs.yml"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from coref_automl.statistics.closed_forms import holm, inverted_p, t_cdf, t_quantile, unpaired, wilson
+from coref_automl.statistics.closed_forms import holm, inverted_p, t_cdf, t_quantile, wilson
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 30), (1, 7), (15, 30), (642, 1000), (30, 30)])
@@ -39,15 +39,6 @@ def test_holm_never_lowers_a_p_and_keeps_their_order(ps: list[float]) -> None:
     assert np.all(adjusted >= np.array(ps))
     assert np.all(adjusted <= 1)
     assert np.all(np.diff(adjusted[np.argsort(ps, kind="stable")]) >= 0)
-
-
-def test_unpaired_agrees_with_the_chi_square_test() -> None:
-    a, b = wilson(1602, 2400), wilson(1510, 2400)
-    difference, p = unpaired(a, b)
-    table = [[1602, 798], [1510, 890]]
-    assert p == pytest.approx(stats.chi2_contingency(table, correction=False).pvalue, rel=1e-9)
-    assert difference.value == pytest.approx(92 / 2400)
-    assert difference.low > 0
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 7, 30, 200])

@@ -98,12 +98,6 @@ def _parquet(at: Path) -> None:
     parquet.write_table(pa.table({"text": column}), at / "texts.parquet")
 
 
-def _table(at: Path) -> None:
-    path = at / "table.csv"
-    head, first, *_ = path.read_text("utf-8").splitlines()
-    path.write_text(f"{head}\n" + f"{first}\n" * (80 * MB // len(first)), "utf-8")
-
-
 BOMBS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "xz without a line end": ("coref explore chains.jsonl.xz", _packed("chains.jsonl.xz", lzma.open, b"a")),
     "xz of empty objects": ("coref explore chains.jsonl.xz", _packed("chains.jsonl.xz", lzma.open, b"{}\n")),
@@ -114,17 +108,13 @@ BOMBS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a CSV row without an end": ("sources local:t.csv.gz --check", _packed("t.csv.gz", gzip.open, b"text,")),
     "a CSV row of many lines": ("sources local:t.csv.gz --check", _packed("t.csv.gz", gzip.open, b'"\n",')),
     "an open quotation mark": ("re explore r.csv.gz --check --model model", _packed("r.csv.gz", gzip.open, b'"a\n')),
-    "a list of lists": ("re explore relations.json --check --model model", _long("relations.json", b"[],", 60)),
     "a long result": (LINES["compare"].text, _long("runs/a/evaluations/*/*/result.json", b'"a",', 300)),
     "long scores": (LINES["compare"].text, _long("runs/a/evaluations/*/*/items.jsonl", b"[1,", 300)),
     "scores of one line": (LINES["archive"].text, _long("runs/a/evaluations/*/*/items.jsonl", b"9", 60)),
     "a long manifest": (LINES["plan"].text, _long("data/manifest.json", b"{", 200)),
     "a long set": (LINES["evaluate"].text, _long("set/items-real.jsonl", b" ", 200)),
     "long documents": (LINES["evaluate"].text, _long("set/documents.jsonl", b"a", 200)),
-    "long events": (LINES["watch"].text, _long("runs/a/events.ndjson", b'{"event": "note"}\n', 20)),
-    "an event of one line": (LINES["watch"].text, _long("runs/a/events.ndjson", b"[", 300)),
     "ranks that unpack": (LINES["compare kept"].text, _ranks),
-    "a table of a million rows": (LINES["report table"].text, _table),
     "a long header of weights": (LINES["plan"].text, _header),
     "pickled weights that unpack": (LINES["plan"].text, _pickled),
     "a long tokenizer": (LINES["plan"].text, _long("model/tokenizer.json", b" ", 200)),

@@ -17,7 +17,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from coref_automl.base.folders import natural_order
 from coref_automl.cli.app import run
 from tests.extras.test_matrix import edit_json
 from tests.processes import alive, until
@@ -130,11 +129,6 @@ def _row_out_of_range(path: Path) -> None:
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a name that no hub id has": ("compare 가나다", lambda at: None, "가나다 does not exist"),
     "a pipe among texts": (LINES["coref annotate"].text, lambda at: _pipe(at / "plain/tale.txt"), "tale.txt is a pipe"),
-    "a pipe in a checkpoint": (
-        LINES["average"].text,
-        lambda at: _pipe(max(at.glob("runs/a/checkpoint-*/tokenizer_config.json"), key=natural_order)),
-        "tokenizer_config.json is a pipe",
-    ),
     "a piece of no row": (LINES["plan"].text, lambda at: _row_out_of_range(at / "data/blocks.npy"), "rows that are not there"),
     "a batch under zero": (
         LINES["tune plan"].text,
@@ -155,13 +149,6 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "coref explore chains.jsonl",
         lambda at: (at / "chains.jsonl").write_text("{}\n" * 100_002),
         "has over 100,000 bad rows, row 1: a row needs",
-    ),
-    "an average over another run": ("average runs/a --last 2 --out runs/b", lambda at: None, "runs/b holds another run"),
-    "an average over its run": ("average runs/a --last 2 --out runs/a", lambda at: None, "runs/a holds another run"),
-    "an average over a run to resume": (
-        "average runs/a --last 2 --out runs/b",
-        lambda at: (at / "runs/b/DONE").unlink(),
-        "runs/b holds another run",
     ),
     "chains over an evaluation set": (
         "coref explore chains.jsonl --write set/documents.jsonl",

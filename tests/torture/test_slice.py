@@ -90,11 +90,6 @@ def _ranks(folder: Path) -> None:
         np.savez(path, **{name: held[name] for name in held.files if name != "rank"})
 
 
-def _event(folder: Path, **values: object) -> None:
-    with (folder / "runs/a/events.ndjson").open("a", encoding="utf-8") as handle:
-        handle.write(json.dumps(values) + "\n")
-
-
 def _pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -154,8 +149,6 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda at: (at / "chains.jsonl").write_text("[" * 20_000),
         "No row of chains.jsonl can be used",
     ),
-    "an event without its text": ("watch", lambda at: _event(at, event="note", time=1.0), ""),
-    "an event of a step that is no number": ("watch", lambda at: _event(at, event="step", time=2.0, loss=1.0, step="a"), ""),
     "a mark that is no text": ("compare", lambda at: (at / "runs/a/.coref-automl").write_bytes(b"run\xea\n"), ""),
 }
 """What longer runs found, once each: the line, the damage, and what is said now."""

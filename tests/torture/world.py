@@ -14,7 +14,6 @@ from coref_automl.cli.app import run
 from tests.corpus.conftest import rows
 from tests.extras.relation.conftest import make_raw_rows
 
-TABLE = Path(__file__).parents[2] / "docs" / "kf-deberta-study" / "checkpoints.csv"
 OUT = "out"
 """The folder that every line of WRITES writes, beside the world's own."""
 
@@ -111,8 +110,6 @@ LINES = {
     ),
     "train": Line(f"train --recipe train.yaml --out {OUT}", ("train.yaml", "model", "data")),
     "plan": Line(f"train --recipe train.yaml --out {OUT} --dry-run", ("train.yaml", "model", "data")),
-    "average": Line(f"average runs/a --last 2 --out {OUT}", ("runs/a",)),
-    "watch": Line("watch runs/a --once", ("runs/a",)),
     "evaluate": Line(f"evaluate model --eval-set set --seq-len 64 --device cpu --out {OUT}", ("model", "set")),
     "evaluate runs": Line("evaluate runs --eval-set set --seq-len 64 --device cpu", ("runs", "set")),
     "compare": Line("compare runs/a runs/b", ("runs",)),
@@ -120,7 +117,6 @@ LINES = {
     "power": Line("power runs --eval-set set --difference 2", ("runs", "set")),
     "compare kept": Line("compare kept", ("kept",)),
     "report": Line(f"report runs --out {OUT}", ("runs",), seconds=8),
-    "report table": Line(f"report --table table.csv --out {OUT}", ("table.csv",), seconds=8),
     "archive": Line(f"archive runs --out {OUT}", ("runs",)),
     "publish": Line("publish runs/a --repo owner/name --dry-run", ("runs",), seconds=2),
     "fill rows": Line(
@@ -137,7 +133,6 @@ LINES = {
         "--object-type LOC --device cpu",
         ("relation",),
     ),
-    "re report": Line(f"re report relation --data relations.jsonl --out {OUT}", ("relation", "relations.jsonl"), seconds=4),
     "re grid": Line(f"re grid --recipe grid.yaml --out {OUT}", ("grid.yaml", "model", "relations.json")),
     "coref explore": Line("coref explore chains.jsonl", ("chains.jsonl",)),
     "coref train": Line(f"coref train --recipe chains.yaml --out {OUT}", ("chains.yaml", "chains.jsonl", "model"), seconds=4),
@@ -185,7 +180,6 @@ def build(folder: Path) -> Path:
     (folder / "relations.csv").write_text(_as_csv(relations), "utf-8")
     for name, recipe in _RECIPES.items():
         (folder / name).write_text(_as_yaml(recipe), "utf-8")
-    shutil.copy(TABLE, folder / "table.csv")
     with chdir(folder):
         for line in _MADE_BY:
             _done(line)

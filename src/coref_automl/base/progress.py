@@ -164,7 +164,7 @@ class Progress:
             print(stage.line(), file=sys.stderr, flush=True)
 
     def event(self, kind: str, **facts: Any) -> None:
-        """Append an event to events.ndjson, which `watch` follows."""
+        """Append an event to events.ndjson, which the studio and `tune` follow."""
         if self._events is None:
             return
         row = {"time": round(time.time(), 3), "event": kind, **facts}

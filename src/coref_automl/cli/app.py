@@ -36,8 +36,6 @@ _OWN = {
     "sources": ("prepare", "List named sources and their licences; check texts of your own."),
     "prepare": ("prepare", "Build training datasets and evaluation sets."),
     "train": ("train", "Train a model on prepared data."),
-    "average": ("train", "Average the last checkpoints of a run."),
-    "watch": ("train", "Live view of a run."),
     "evaluate": ("evaluate", "Score checkpoints on frozen items."),
     "fill": ("evaluate", "Compare what models predict for a [MASK]."),
     "compare": ("compare", "Compare evaluated checkpoints on the same items."),
@@ -46,7 +44,7 @@ _OWN = {
 }
 """The core's commands: the module of this package that has it, and its line in the list."""
 _ORDER = (
-    "demo", "adapt", "study", "sources", "tokenizer", "prepare", "train", "average", "watch", "tune", "evaluate", "fill",
+    "demo", "adapt", "study", "sources", "tokenizer", "prepare", "train", "tune", "evaluate", "fill",
     "compare", "report", "archive", "power", "publish", "studio", "re", "coref",
 )  # fmt: skip
 COMMANDS: dict[str, tuple[str, str]] = dict(

@@ -193,7 +193,7 @@ PANELS: dict[str, tuple[str, ...]] = {
         "gradient-checkpointing", "workers", "batch-tokens", "engine", "storage", "segment", "rank",
     ),
     "Evaluation": (
-        "eval-set", "eval-words", "eval-items", "words", "metric", "score", "guard", "worth", "margin", "stop-when-flat",
+        "eval-set", "eval-items", "metric", "score", "guard", "worth", "margin", "stop-when-flat",
         "holdout", "base", "new-head", "by", "choose-by", "per-source", "per-bucket", "per-document", "single-entry",
     ),
 }  # fmt: skip

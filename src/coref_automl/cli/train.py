@@ -1,8 +1,7 @@
-"""coref-automl train, average, watch: train on prepared data, follow the run."""
+"""coref-automl train: train on prepared data."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from coref_automl.base.config import to_mapping, to_yaml
 from coref_automl.base.folders import is_done
 from coref_automl.base.progress import Progress
 from coref_automl.cli.app import app, print_json, print_result
-from coref_automl.cli.options import AsJson, Out, RecipeFile, options_from, recipe_from
+from coref_automl.cli.options import AsJson, RecipeFile, options_from, recipe_from
 from coref_automl.training.recipe import TrainRecipe
 
 
@@ -58,35 +57,3 @@ def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
         print(note)
     for line in () if finished else (*work.notes, *work.lines()):
         print(line)
-
-
-@app.command(epilog="Example: coref-automl average runs/entity_512 --last 3 --out runs/entity_512_average")
-def average(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    out: Out,
-    last: Annotated[int, typer.Option("--last", min=2, help="Number of last checkpoints to average.")] = 3,
-    as_json: AsJson = False,
-) -> None:
-    """Average the weights of a run's last checkpoints into a checkpoint of its own, which can be evaluated beside them."""
-    from coref_automl.training.folder import average_of
-
-    checkpoint = average_of(run, last, out)
-    print_json({"checkpoint": str(checkpoint)}) if as_json else print(checkpoint)
-
-
-@app.command()
-def watch(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Live view of a run: loss, learning rate, throughput, time left, last evaluation.
-
-    Example: coref-automl watch runs/entity_512 (Ctrl-C ends the view, not the run)
-    """
-    from coref_automl.training.watch import follow, status_of
-
-    if as_json or once or not sys.stdout.isatty():
-        print_result(status_of(run), as_json)
-    else:
-        follow(run)

@@ -31,7 +31,7 @@ EXTRAS: dict[str, Extra] = {
         offers={"report": "checkpoint_report:report", "forest": "charts:draw_forest"},
     ),
     "relation": Extra(
-        commands={"re": "Relation extraction on KLUE-RE: explore, train, predict, report."},
+        commands={"re": "Relation extraction on KLUE-RE: explore, train, predict, a grid."},
         names={
             "api": "predict_relations", "recipe": "RelationRecipe", "train": "relation train_relation",
         },

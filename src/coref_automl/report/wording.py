@@ -116,10 +116,6 @@ class ClaimText:
         """The difference to draw; None if nothing differs at all."""
         return None if is_same(self.claim.difference) else self.claim.difference
 
-    def alone(self) -> str:
-        """The difference with its uncorrected interval."""
-        return points(self.claim.alone or self.claim.difference)
-
     def p(self) -> str:
         return p_text(self.claim.p)
 

@@ -38,16 +38,6 @@ def holm(ps: ArrayLike) -> Floats:
     return adjusted
 
 
-def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
-    """Difference a - b of two shares on different items, from their values and n: interval, and p of the pooled z test."""
-    spread = math.sqrt(a.value * (1 - a.value) / a.n + b.value * (1 - b.value) / b.n)
-    pooled = (a.value * a.n + b.value * b.n) / (a.n + b.n)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / a.n + 1 / b.n))
-    difference, z = a.value - b.value, NORMAL.inv_cdf((1 + LEVEL) / 2)
-    p = 2 * (1 - NORMAL.cdf(abs(difference) / error)) if error > 0 else 1.0
-    return Estimate(difference, difference - z * spread, difference + z * spread, min(a.n, b.n)), p
-
-
 def t_cdf(t: float, degrees: int) -> float:
     """Student's cumulative distribution for whole degrees of freedom, by its finite series."""
     angle = math.atan2(t, math.sqrt(degrees))

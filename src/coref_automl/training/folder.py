@@ -171,22 +171,20 @@ def remove_checkpoint(checkpoint: Path) -> None:
     shutil.rmtree(removing.parent, ignore_errors=True)
 
 
-def average_of(run: Path, last: int, out: Path) -> Path:
-    """Write the mean weights of a run's last checkpoints as `out`/checkpoint-STEP, with the other files of the newest.
+def average_of(run: Path, last: int) -> Path:
+    """Write the mean weights of a run's last checkpoints as average/checkpoint-STEP, with the newest one's other files.
 
     Means are taken in float64 and stored in the checkpoints' dtype. An existing average of the same checkpoints is returned. Late
     checkpoints lie around a better point than any of them; with a learning rate that falls to 0 the gain is small.
     """
     checkpoints = _averageable(run, last)
-    newest = checkpoints[-1]
+    newest, out = checkpoints[-1], run / AVERAGE
     average, writing = out / newest.name, out / WRITING / newest.name
     sources = "".join(f"{path.name} {fingerprint(model_fingerprints(str(path)))}\n" for path in checkpoints)
     check_folder(out, KIND)
     same = (out / _SOURCES).is_file() and (out / _SOURCES).read_text("utf-8", "replace") == sources
     if same and is_done(out) and (average / "training.json").is_file():
         return average
-    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (average.exists() and not same)):
-        raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
     if is_done(out):
         shutil.rmtree(out, ignore_errors=True)
     claim_folder(out, KIND)
@@ -194,8 +192,8 @@ def average_of(run: Path, last: int, out: Path) -> Path:
     shutil.copytree(newest, writing, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
     _write_mean(checkpoints, writing / _WEIGHTS)
     provenance = read_stored(newest / "training.json", Provenance)
-    name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
-    write_json(writing / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
+    averaged = replace(provenance, run=f"{provenance.run}-{AVERAGE}", method="", planned_end=None)
+    write_json(writing / "training.json", averaged.to_json())
     write_text(out / _SOURCES, sources)
     shutil.rmtree(average, ignore_errors=True)  # left by a call that was killed before DONE
     writing.replace(average)

@@ -112,7 +112,7 @@ def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     if last < 2:
         progress.note("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         return None
-    average = files.average_of(run, last, run / AVERAGE)
+    average = files.average_of(run, last)
     if work.recipe.eval_set is not None:
         value = score_average(work.recipe, average, work.device)
         progress.into(run / EVENTS).event(AVERAGE, checkpoint=average.name, metric=work.recipe.metric, value=value)

@@ -34,9 +34,7 @@ def test_every_family_with_a_small_shape_is_compared() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs CUDA")
 @pytest.mark.parametrize("family", TINY)
-@pytest.mark.parametrize(
-    "technique", [{}, {"label_mask": "soft"}, {"r_drop": 1.0}, {"fgm": 1.0}, {"hard_negatives": 0.5}], ids=str
-)
+@pytest.mark.parametrize("technique", [{}, {"label_mask": "soft"}, {"hard_negatives": 0.5}], ids=str)
 def test_recorded_and_launched_steps_learn_the_same(
     family: str, technique: dict[str, Any], relation_file: Path, dev_file: Path, tmp_path: Path
 ) -> None:

@@ -210,17 +210,6 @@ def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -
         assert result.best.name in said.replace("\\", "")
 
 
-def test_the_report_tests_the_reasons_on_the_cells_of_a_grid(
-    grid: dict[str, Any], dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sides = {"models": grid["models"][:1], "learning_rates": (1e-3,), "schemes": ("none", "plain", "typed")}
-    run_grid(GridRecipe(**{**grid, **sides, "settings": {**grid["settings"], "seeds": 2}}))
-    capsys.readouterr()
-    assert run(["re", "report", str(tmp_path / "grid"), "--data", str(dev_file), "--json"]) == 0
-    (reasons,) = json.loads(capsys.readouterr().out)["reasons"]
-    assert reasons["seeds"] == {"none": 2, "plain": 2, "typed": 2}
-
-
 def test_the_shipped_recipes_are_readable() -> None:
     cells = cells_of(recipe_from(GridRecipe, {}, "test", RECIPES / "klue-re-grid.yaml"))
     assert len(cells) == 5 * 3 * 2 * 2

@@ -387,13 +387,9 @@ def plain_loss(
 @pytest.mark.parametrize(
     "technique",
     [
-        {"r_drop": 1.0},
         {"label_smoothing": 0.2},
         {"label_mask": "soft"},
         {"layer_decay": 0.5},
-        {"loss": "focal"},
-        {"loss": "class-balanced"},
-        {"fgm": 1.0},
         {"distance": True},
         {"encoder_dropout": 0.5},
     ],

@@ -1,4 +1,4 @@
-"""The report on evaluated checkpoints. In: their paths, or a CSV without items. Out: report.html, report.md and results.csv."""
+"""The report on evaluated checkpoints. In: their paths. Out: report.html, report.md and results.csv."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from coref_automl.comparison.claims import Answer, NextStep
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study_data import POINTS, checked_margin
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.extras.pages.csv_page import csv_page, read_table
 from coref_automl.extras.pages.rendering import render_html, render_markdown
 from coref_automl.extras.pages.sections import Subject, appendix, evidence, parse_target, questions, read_subject
 from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, lacking, power, reasons, step_reason, warnings
@@ -32,20 +31,20 @@ KIND = "report"
 SECTIONS: tuple[Callable[[Subject], Section | list[Section] | None], ...] = (
     evidence.draw, evidence.targets,  # the second screen
     questions.draw,  # folded; their answers are on the first screen
-    appendix.methods, evidence.learning_curves, appendix.rating, appendix.checkpoints, appendix.datasets, appendix.reading,
+    appendix.methods, evidence.learning_curves, appendix.aspects, appendix.checkpoints, appendix.datasets, appendix.reading,
 )  # fmt: skip
 """The sections of a report, in order; those that its data cannot fill are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport(Record):
-    """The report's files, its answer (None for a table of external results) and that in words. Usable as the path of its page."""
+    """The report's files, its answer and that in words. Usable as the path of its page."""
 
     page: str
     markdown: str
     results: str
     sentence: str
-    answer: Answer | None = None
+    answer: Answer
 
     def __fspath__(self) -> str:
         return self.page
@@ -65,7 +64,6 @@ class WrittenReport(Record):
 def report(
     *paths: Any,
     out: str | Path | None = None,
-    table: str | Path | None = None,
     target: str | Mapping[str, float] | None = None,
     lang: str | None = None,
     metric: str | None = None,
@@ -79,7 +77,6 @@ def report(
     Args:
         paths: evaluated checkpoints and runs; relation and coreference runs too. Without `out`, the last one is the folder.
         out: folder of the report.
-        table: a CSV of external results, instead of paths.
         target: values to reach, such as `real1=0.68,real5=0.83`.
         lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
         metric: of the verdicts. Default: Noun@1, or the first metric that all have.
@@ -100,7 +97,7 @@ def report(
         *rest, out = paths
         paths = tuple(rest)
     names = as_paths(paths, "paths")
-    if not names and table is None:
+    if not names:
         raise RecipeError("Name evaluated checkpoints or runs to report on, before the folder to write the report to.")
     allowed_loss = checked_margin(margin)
     if not isinstance(target, str):
@@ -108,17 +105,13 @@ def report(
     targets = parse_target(target)
     folder = as_path(out, "out")
     with speaking(lang) as say, claimed(folder, KIND):
-        if table is not None:
-            page = csv_page(read_table(Path(table)), say, source=Path(table).name, target=targets)
-            results, answer, sentence = Path(table).read_text("utf-8"), None, page.sentence
-        else:
-            options: dict[str, Any] = {"metric": metric, "margin": allowed_loss, "evalset": eval_set, "seed": seed}
-            subject = read_subject(open_results(names), say, **options, target=targets)
-            page, results, answer = checkpoint_page(subject), results_csv(subject), subject.answer
-            sentence = "\n".join([*answer_lines(subject.answer, say), *subject.notes])
+        options: dict[str, Any] = {"metric": metric, "margin": allowed_loss, "evalset": eval_set, "seed": seed}
+        subject = read_subject(open_results(names), say, **options, target=targets)
+        page, answer = checkpoint_page(subject), subject.answer
+        sentence = "\n".join([*answer_lines(answer, say), *subject.notes])
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
-        write_text(folder / "results.csv", results)
+        write_text(folder / "results.csv", results_csv(subject))
         write_text(folder / "report.html", render_html(page))
     return WrittenReport(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
 

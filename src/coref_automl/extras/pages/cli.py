@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coref_automl.base.errors import RecipeError
 from coref_automl.cli.app import app, print_result
 from coref_automl.cli.compare import EvalSetName, Margin, Metric
 from coref_automl.cli.options import AsJson, Out, Seed
@@ -17,10 +15,9 @@ from coref_automl.cli.options import AsJson, Out, Seed
 def report(
     out: Out,
     paths: Annotated[
-        list[str] | None,
+        list[str],
         typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
-    ] = None,
-    table: Annotated[Path | None, typer.Option("--table", help="CSV of external results, instead of PATHs.")] = None,
+    ],
     target: Annotated[str | None, typer.Option("--target", help="Target values, e.g. real1=0.68,real5=0.83.")] = None,
     metric: Metric = None,
     margin: Margin = 2.0,
@@ -32,14 +29,10 @@ def report(
     """Write report.html (one self-contained file), report.md and results.csv.
 
     Starts with the answer and what the data cannot show; then the questions that these runs can answer (the base, methods,
-    length, training, other tasks, relation extraction, coreference), curves, paired differences, ratings, and suggested
-    experiments with their commands.
+    length, training, other tasks, relation extraction, coreference), curves, paired differences, six aspects of each run, and
+    suggested experiments with their commands.
     """
     from coref_automl.extras.pages.checkpoint_report import report as write
 
-    if bool(paths) == (table is not None):
-        raise RecipeError("Pass either evaluated PATHs or a --table.")
-    written = write(
-        paths or [], out=out, table=table, target=target, metric=metric, margin=margin, eval_set=eval_set, seed=seed, title=title
-    )
+    written = write(paths, out=out, target=target, metric=metric, margin=margin, eval_set=eval_set, seed=seed, title=title)
     print_result(written, as_json, [written.sentence, str(written)])

@@ -155,28 +155,3 @@ def grid(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) ->
         print(Path(result.out) / "results.html")
     if any(cell.error for cell in result.cells):
         raise typer.Exit(1)
-
-
-@relation_app.command(
-    epilog="Example: coref-automl re report runs/re-none runs/re-plain runs/re-typed --data klue-re-v1.1_dev.json --out report"
-)
-def report(
-    paths: Annotated[list[str], typer.Argument(metavar="RUN...", help="Finished runs of re train or re grid, or their folders.")],
-    data: Annotated[str, typer.Option("--data", help=f"The rows that the runs were scored on: {FILE}.")],
-    skip_bad: SkipBad = False,
-    out: OptionalOut = None,
-    as_json: AsJson = False,
-) -> None:
-    """Report on relation runs from their stored predictions: scores beside tokenizers, the reasons for markers.
-
-    Tests the five reasons for entity markers on runs with --scheme none, plain and typed, a label mask and hard negatives, over
-    two or more seeds. Runs that differ in their seed alone are put together.
-    """
-    from coref_automl.extras.relation.data import read_relations
-    from coref_automl.extras.relation.page import assessment_lines, write_assessment
-    from coref_automl.extras.relation.reasons import assess
-
-    assessment = assess(paths, read_relations(data, skip_bad=skip_bad))
-    page = write_assessment(assessment, out, lang=language()) if out else None
-    lines = [*assessment_lines(assessment, language()), *([str(page)] if page else [])]
-    print_result(assessment, as_json, lines, page=str(page) if page else None)

@@ -89,14 +89,12 @@ class _Trainer:
     stage: Stage
     state: RelationFitState
     gold: Any = field(init=False)
-    settings: techniques.LossSettings = field(init=False)
     backward_pass: techniques.Step = field(init=False)
     loss: float = field(init=False)
 
     def __post_init__(self) -> None:
         device = self.train.tensors.device
         self.gold = torch.from_numpy(self.train.gold).to(device)
-        self.settings = techniques.LossSettings.of(self.recipe, self.train.gold, device)
         self.backward_pass = self.forward_backward
         if self.recipe.graphs and techniques.can_capture(self.model, device):
             weights = tuple(self.model.parameters())
@@ -127,27 +125,15 @@ class _Trainer:
         state.margins = margins.cpu() if recipe.hard_negatives else None
 
     def forward_backward(self, batch: BatchRows) -> tuple[Any, Any]:
-        """Add the gradients of a batch; with FGM, also those under adversarially perturbed embeddings.
+        """Add the gradients of a batch.
 
         Keep no reference to the autograd graph: it would break capturing the next CUDA graph.
         """
         gold = self.gold[batch.rows]
-        loss, logits = self._loss(batch, gold)
+        logits = logits_of(self.model, self.train, batch, self.recipe.precision, gold)
+        loss = techniques.label_loss(logits, gold, self.recipe.label_smoothing)
         loss.backward()
-        if self.recipe.fgm:
-            with techniques.adversarially_perturbed(self.model.encoder.get_input_embeddings().weight, self.recipe.fgm):
-                self._loss(batch, gold)[0].backward()
         return loss.detach(), logits.detach()
-
-    def _loss(self, batch: BatchRows, gold: Any) -> tuple[Any, Any]:
-        """The loss of a batch and its logits. R-Drop passes every row twice, with different dropout."""
-        weight = self.recipe.r_drop
-        copies = 2 if weight else 1
-        labels = gold.repeat(copies)
-        logits = logits_of(self.model, self.train, batch, self.recipe.precision, labels, copies)
-        loss = techniques.label_loss(logits, labels, self.settings)
-        first = logits[: len(gold)]
-        return loss + weight * techniques.r_drop(first, logits[len(gold) :]) if weight else loss, first
 
     def validate(self) -> Scores:
         """Score the validation rows, and keep the weights if they are the best so far."""

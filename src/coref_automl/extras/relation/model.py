@@ -170,9 +170,9 @@ class RowTensors:
         parts = torch.from_numpy(np.concatenate(order)).to(self.device).split([len(rows) for rows in order])
         return [BatchRows(rows, width) for rows, width in zip(parts, widths, strict=True)]
 
-    def batch(self, chosen: BatchRows, copies: int = 1) -> tuple[Any, Any, Any]:
-        """Ids, mask and starts of the rows, all `copies` times, padded to their width."""
-        index = chosen.rows.repeat(copies) if copies > 1 else chosen.rows
+    def batch(self, chosen: BatchRows) -> tuple[Any, Any, Any]:
+        """Ids, mask and starts of the rows, padded to their width."""
+        index = chosen.rows
         columns = torch.arange(chosen.width, device=self.device)
         mask = columns < self._sizes[index, None]
         tokens = torch.where(mask, self._offsets[index, None] + columns, 0)
@@ -240,13 +240,17 @@ def probabilities(
 
 
 def logits_of(
-    model: RelationModel, rows: LabelledRows, chosen: BatchRows, precision: str, gold: Any | None = None, copies: int = 1
+    model: RelationModel,
+    rows: LabelledRows,
+    chosen: BatchRows,
+    precision: str,
+    gold: Any | None = None,
 ) -> Any:
-    """Compute the logits of a batch, all rows `copies` times, under the label mask; `gold` labels stay possible."""
-    batch = rows.tensors.batch(chosen, copies)
+    """Compute the logits of a batch under the label mask; `gold` labels stay possible."""
+    batch = rows.tensors.batch(chosen)
     with autocast(rows.tensors.device, precision):
         logits = model(*batch)
-    return logits if rows.bias is None else apply_label_mask(logits, rows.bias[chosen.rows].repeat(copies, 1), gold)
+    return logits if rows.bias is None else apply_label_mask(logits, rows.bias[chosen.rows], gold)
 
 
 def apply_label_mask(logits: Any, bias: Any, gold: Any | None = None) -> Any:

@@ -16,7 +16,6 @@ from coref_automl.extras.relation.rows import LabelMask, MaskKind
 
 HeadKind = Literal["cls", "starts", "both"]
 Head = Literal["auto", "cls", "starts", "both"]
-Loss = Literal["cross-entropy", "focal", "class-balanced"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
 Precision = Literal["auto", "float32", "bfloat16"]
 RATE = ("--lr", "--learning-rate")
@@ -30,7 +29,7 @@ class RelationRecipe:
 
     `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
     [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit where that chooses); `patience`
-    counts epochs, 0 never stops. Techniques are off unless our own ablation shows a gain.
+    counts epochs, 0 never stops. Techniques are off unless measured to help.
     """
 
     model: Annotated[str, Setting("Hub id, folder, or bundled:ko-mini.")]
@@ -55,15 +54,10 @@ class RelationRecipe:
     choose_by: Annotated[ChooseBy, Setting("Metric on the held-out sentences: micro_f1, auprc or loss.")] = "micro_f1"
     patience: Annotated[int, Setting("Epochs without improvement before stopping; 0 never stops.", 0)] = 2
     threshold: Annotated[float, Setting("Smallest improvement that counts, in points.")] = 0.0
-    loss: Annotated[Loss, Setting("cross-entropy, focal or class-balanced.")] = "cross-entropy"
-    focal_gamma: Annotated[float, Setting("Focusing parameter of the focal loss.", 0.0, 10.0)] = 2.0
-    balance_beta: Annotated[float, Setting("Beta of the class-balanced loss.", 0.0, 0.9999999)] = 0.9999
     label_smoothing: Annotated[float, Setting("Label smoothing.", 0.0, 0.9)] = 0.0
-    r_drop: Annotated[float, Setting("Weight of the R-Drop loss; 0 turns it off.", 0.0, 100.0)] = 0.0
     label_mask: Annotated[MaskKind, Setting("Mask labels by entity-type pair: off, hard or soft.")] = "off"
     mask_support: Annotated[int, Setting("Training rows a label needs with a type pair to be allowed.", 1)] = 1
     hard_negatives: Annotated[float, Setting("Fraction of no_relation rows, the hardest, that come again.", 0.0, 1.0)] = 0.0
-    fgm: Annotated[float, Setting("Length of FGM, an adversarial change of word embeddings; 0 turns it off.", 0.0, 10.0)] = 0.0
     distance: Annotated[bool, Setting("Give the head the distance between the entities.")] = False
     encoder_dropout: Annotated[float | None, Setting("Override the encoder's dropout.", 0.0, 0.9)] = None
     skip_bad: Annotated[bool, Setting("Skip bad rows; they are counted and listed.")] = False

@@ -1,14 +1,11 @@
-"""Losses, optional training techniques, and steps as CUDA graphs. In: logits, gold labels, a step. Out: a loss, rows to repeat.
+"""Label smoothing, hard negatives, and steps as CUDA graphs. In: logits, gold labels, a step. Out: a loss, rows to repeat.
 
-Techniques: focal and class-balanced losses, label smoothing, R-Drop, FGM (one adversarial step on the word embeddings), and hard
-negatives: the no_relation rows with the highest margin of a relation.
+Hard negatives are the no_relation rows with the highest margin of a relation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,75 +14,22 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from coref_automl.extras.relation.model import BatchRows
-from coref_automl.extras.relation.recipe import RelationRecipe
-from coref_automl.extras.relation.rows import IMPOSSIBLE, LABELS, NO_RELATION, Ints
+from coref_automl.extras.relation.rows import IMPOSSIBLE, NO_RELATION, Ints
 from deberta_kernels.fused_deberta import installed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LossSettings:
-    """`smoothing` is spread uniformly over all possible labels. `gamma` is that of the focal loss, 0 without it; `weights`, one
-    per label, are those of the class-balanced loss."""
+def label_loss(logits: Any, gold: Any, smoothing: float = 0.0) -> Any:
+    """The mean cross-entropy over rows.
 
-    smoothing: float = 0.0
-    gamma: float = 0.0
-    weights: Any | None = None
-
-    @classmethod
-    def of(cls, recipe: RelationRecipe, gold: Ints, device: str) -> LossSettings:
-        """The settings of a recipe; class weights come from the training labels."""
-        weights = None
-        if recipe.loss == "class-balanced":
-            weights = torch.from_numpy(effective_number_weights(gold, len(LABELS), recipe.balance_beta)).to(device)
-        return cls(recipe.label_smoothing, recipe.focal_gamma if recipe.loss == "focal" else 0.0, weights)
-
-
-def label_loss(logits: Any, gold: Any, settings: LossSettings) -> Any:
-    """The mean cross-entropy over rows. Smoothing gives nothing to labels that a mask has made impossible.
-
-    Focal: a row is weighted by (1 - p)^gamma, p the probability of its gold label. Class-balanced: rare labels weigh more.
+    `smoothing` is spread uniformly over the labels that a mask has left possible.
     """
     log_p = functional.log_softmax(logits, -1)
-    gold_log_p = log_p.gather(1, gold[:, None])[:, 0]
-    row_loss = -gold_log_p
-    if settings.smoothing:
+    row_loss = -log_p.gather(1, gold[:, None])[:, 0]
+    if smoothing:
         possible = logits.detach() > IMPOSSIBLE
         uniform = torch.where(possible, log_p, 0.0).sum(-1) / possible.sum(-1)
-        row_loss = (1 - settings.smoothing) * row_loss - settings.smoothing * uniform
-    if settings.gamma:
-        row_loss = (1 - gold_log_p.exp()) ** settings.gamma * row_loss
-    return (row_loss if settings.weights is None else settings.weights[gold] * row_loss).mean()
-
-
-def effective_number_weights(gold: Ints, labels: int, beta: float) -> NDArray[np.float32]:
-    """Weight a label with n rows by (1 - beta) / (1 - beta^n): repeats of a label add less and less information.
-
-    Normalized to a mean of 1 over rows, so that the learning rate keeps its meaning; a label without rows counts as having one.
-    """
-    counts = np.maximum(np.bincount(gold, minlength=labels), 1)
-    weights = (1 - beta) / (1 - beta**counts)
-    return np.asarray(weights / weights[gold].mean(), np.float32)
-
-
-def r_drop(first: Any, second: Any) -> Any:
-    """Symmetric Kullback-Leibler divergence of two passes of the same rows under different dropout."""
-    p, q = functional.log_softmax(first, -1), functional.log_softmax(second, -1)
-    forward = functional.kl_div(q, p, log_target=True, reduction="batchmean")
-    backward = functional.kl_div(p, q, log_target=True, reduction="batchmean")
-    return (forward + backward) / 2
-
-
-@contextmanager
-def adversarially_perturbed(embeddings: Any, epsilon: float) -> Iterator[None]:
-    """Move word embeddings by `epsilon` along their gradient; a second backward pass inside adds to all gradients (FGM)."""
-    original = embeddings.detach().clone()
-    with torch.no_grad():
-        embeddings.add_(embeddings.grad * (epsilon / (embeddings.grad.norm() + 1e-12)))
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            embeddings.copy_(original)
+        row_loss = (1 - smoothing) * row_loss - smoothing * uniform
+    return row_loss.mean()
 
 
 def margins(logits: Any) -> Any:

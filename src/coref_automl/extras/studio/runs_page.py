@@ -17,9 +17,9 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.extras.studio.folders import ARCHIVED, FolderContents, Run, in_words
 from coref_automl.extras.studio.pages import Address, Download
+from coref_automl.extras.studio.watch import RunStatus, RunWatch
 from coref_automl.extras.studio.workspace import Workspace
 from coref_automl.report.page import Cell, Section, Table, estimate_cells, percent, row
-from coref_automl.training.watch import RunStatus, RunWatch
 
 _SLOW = 120.0
 """Seconds without an event after which a page says when the last one was."""

@@ -31,7 +31,7 @@ from coref_automl.extras.studio.board import Board, Members, colors_of, find_mem
 from coref_automl.extras.studio.folders import FolderContents, Folders
 from coref_automl.extras.studio.pages import COLORS, Pages
 from coref_automl.extras.studio.user_files import UserFiles
-from coref_automl.training.watch import RunWatch
+from coref_automl.extras.studio.watch import RunWatch
 
 T = TypeVar("T")
 Key = tuple[Any, ...]

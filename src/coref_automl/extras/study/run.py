@@ -29,7 +29,7 @@ from coref_automl.comparison.outside_checks import CHECKS, CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.extras.pages.checkpoint_report import WrittenReport, report
 from coref_automl.extras.pages.rendering import markdown_table
-from coref_automl.extras.pages.sections.questions import verdicts_table
+from coref_automl.extras.pages.sections.questions import claims_table
 from coref_automl.extras.study.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.extras.study.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.extras.study.state import ANSWER, ExperimentResult, ExperimentState, Failure
@@ -172,8 +172,7 @@ class Experiment:
 
     def _write_verdicts(self, folders: Iterable[Path], written: WrittenReport) -> None:
         """Write the answer, its table and what every step cost, into the study and into its archive, which is read alone."""
-        assert written.answer is not None
-        table = markdown_table(verdicts_table(written.answer, Say(language())))
+        table = markdown_table(claims_table(written.answer.claims, Say(language())))
         outcomes = {step.label: step.outcome(self.plan.out) for step in self.state.steps}
         costs = {label: outcome.facts for label, outcome in outcomes.items() if outcome and outcome.done}
         for folder in folders:

@@ -41,7 +41,7 @@ TUNABLE: dict[TuneTask, dict[str, type]] = {
     ),
     "re": _kinds(
         RelationRecipe,
-        "model scheme head learning_rate weight_decay warmup layer_decay dropout batch_size max_length label_smoothing r_drop "
+        "model scheme head learning_rate weight_decay warmup layer_decay dropout batch_size max_length label_smoothing "
         "label_mask mask_support hard_negatives",
     ),
 }

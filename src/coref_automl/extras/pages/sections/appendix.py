@@ -1,4 +1,4 @@
-"""The appendix. In: a Subject. Out: methods side by side, grades of the runs, every checkpoint, the data, how to read it."""
+"""The appendix. In: a Subject. Out: methods side by side, aspects of runs, every checkpoint, the data, how to read it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from coref_automl.base.records import Comparison
-from coref_automl.base.say import Say
 from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.judging import means
 from coref_automl.comparison.scores import Entry, model_label
@@ -20,9 +19,6 @@ from coref_automl.report.terminal import baseline_name, counted_text
 from coref_automl.report.wording import which_documents
 
 _SHOWN = ("noun1", "real1", "new1", "real_far1", "lambada_top1")
-_UNRECORDED = ("학습 토큰 기록 없음", "tokens not recorded")
-Grade = tuple[str, str]
-"""A letter, and its reason: a number or words."""
 _MOST_BARS = 40
 """Longer tables have no bars, to keep the page light."""
 
@@ -59,90 +55,58 @@ def methods(subject: Subject) -> Section | None:
     return Section("arms", say("방법과 길이를 나란히", "Methods side by side"), blocks, say("나란히", "side by side"))
 
 
-def rating(subject: Subject) -> Section | None:
-    """Grade every run in six respects: A, B or C, with the rule of each."""
+def aspects(subject: Subject) -> Section | None:
+    """Six measured aspects of every run, each defined in a sentence below the table."""
     runs, say = subject.runs(), subject.say
     if not runs:
         return None
-    respects = (
-        say("시작", "initial"), say("최고", "best"), say("속도", "speed"), say("데이터", "data"), say("안정", "stability"),
-        say("효율", "efficiency"),
-    )  # fmt: skip
     peaks = {run: subject.choice.peak(entries) for run, entries in runs.items()}
-    behind = _against(subject, {peak: subject.choice.best for peak in peaks.values() if peak is not subject.choice.best})
-    falls = _against(subject, {peaks[run]: entries[-1] for run, entries in runs.items() if peaks[run] is not entries[-1]})
+    falls = _falls(subject, {peak: runs[run][-1] for run, peak in peaks.items()})
+    label, unknown = METRICS[subject.metric].label, Cell("–", "quiet")
     lines = []
     for run, entries in runs.items():
-        peak = peaks[run]
-        grades = (
-            _initial(subject.judged.get(entries[0]), say),
-            _best(subject, peak, behind.get(peak)),
-            _speed(subject, entries, peak),
-            _data(peak, list(peaks.values()), say),
-            _stability(subject, peak, entries[-1], falls.get(peak)),
-            _efficiency(subject, peak, list(peaks.values())),
+        peak, start, fall = peaks[run], subject.judged.get(entries[0]), falls.get(peaks[run])
+        gain = _gain_per_million(subject, peak)
+        lines.append(
+            row(
+                run,
+                points(start.difference) if start else unknown,
+                f"{label} {100 * subject.choice.candidates[peak].value.value:.1f}%",
+                f"{100 * _share_to_peak(subject, entries, peak):.0f}%",
+                unknown if peak.recorded_tokens is None else tokens(peak.recorded_tokens),
+                points(fall.difference) if fall else say("마지막이 최고", "the last is the peak"),
+                unknown if gain is None else f"{gain:+.2f}",
+            )
         )
-        lines.append(row(run, *(_grade_cell(letter, reason) for letter, reason in grades)))
-    caption = note("peaks", say, which=which_documents(subject.group.verdict_half, say))
-    table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
-    rules = Points(notes("rating", say, margin=f"{100 * subject.margin:g}"))
-    return Section("rating", say("요약 평가", "Summary rating"), (table, rules))
+    head = (
+        say("실행", "run"),
+        say("시작 (점)", "initial (points)"),
+        say("최고", "best"),
+        say("수렴 속도", "speed of convergence"),
+        say("데이터 (토큰)", "data (tokens)"),
+        say("안정 (점)", "stability (points)"),
+        say("효율 (점/백만 토큰)", "efficiency (points per million tokens)"),
+    )
+    table = Table(head, tuple(lines), frozenset({1, 3, 4, 5, 6}), shows="both")
+    which = which_documents(subject.group.verdict_half, say)
+    meaning = Points(notes("aspects", say, margin=f"{100 * subject.margin:g}", which=which))
+    return Section("aspects", say("여섯 가지 측면", "Six aspects of each run"), (table, meaning))
 
 
-def _against(subject: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
-    """Peaks against other checkpoints on the confirm half, max-T over runs."""
-    peaks, others = list(pairs), list(pairs.values())
-    comparisons = compare_with(subject.group, subject.metric, peaks, others, seed=subject.seed, half="confirm")
-    return dict(zip(peaks, comparisons, strict=True))
+def _falls(subject: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
+    """Peaks against the last checkpoints of their runs on the confirm half, max-T over runs."""
+    fallen = {peak: last for peak, last in pairs.items() if peak is not last}
+    peaks, lasts = list(fallen), list(fallen.values())
+    compared = compare_with(subject.group, subject.metric, peaks, lasts, seed=subject.seed, half="confirm")
+    return dict(zip(peaks, compared, strict=True))
 
 
-def _initial(start: Comparison | None, say: Say) -> Grade:
-    if start is None:
-        return "–", say("기준 없음", "no base")
-    return {"better": "A", "worse": "C"}.get(start.verdict, "B"), points(start.difference)
-
-
-def _best(subject: Subject, peak: Entry, behind: Comparison | None) -> Grade:
-    candidate = subject.choice.candidates[peak]
-    letter = "C" if behind is not None and behind.verdict == "worse" else "B"
-    close = candidate.bound <= subject.margin or peak is subject.choice.best
-    return "A" if close else letter, f"{METRICS[subject.metric].label} {100 * candidate.value.value:.1f}%"
-
-
-def _speed(subject: Subject, entries: list[Entry], peak: Entry) -> Grade:
-    values = {entry: candidate.value.value for entry, candidate in subject.choice.candidates.items()}
-    first_close = next(entry for entry in entries if values[peak] - values[entry] <= subject.margin)
-    share = first_close.tokens / entries[-1].tokens if entries[-1].tokens else 1.0
-    return _grade(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"
-
-
-def _data(peak: Entry, peaks: list[Entry], say: Say) -> Grade:
-    if peak.recorded_tokens is None:
-        return "–", say(*_UNRECORDED)
-    times = peak.recorded_tokens / (min(other.recorded_tokens for other in peaks if other.recorded_tokens is not None) or 1)
-    return _grade(times, 1.5, 3), f"×{times:.1f}"
-
-
-def _stability(subject: Subject, peak: Entry, last: Entry, fall: Comparison | None) -> Grade:
-    if peak is last:
-        return "A", subject.say("마지막이 최고", "the last is the peak")
-    if fall is None:
-        return "–", subject.say("알 수 없음", "unknown")
-    detectable = fall.detectable is not None and fall.detectable <= subject.margin
-    letters = {"better": "C", "worse": "A"}  # the peak against the last
-    return letters.get(fall.verdict, "A" if detectable else "B"), points(fall.difference)
-
-
-def _efficiency(subject: Subject, peak: Entry, peaks: list[Entry]) -> Grade:
-    say = subject.say
-    if peak.recorded_tokens is None:
-        return "–", say(*_UNRECORDED)
-    gain = _gain_per_million(subject, peak)
-    if gain is None:
-        return "–", say("기준 없음", "no base")
-    top = max(rate for other in peaks if (rate := _gain_per_million(subject, other)) is not None)
-    letter = "C" if top <= 0 or gain <= 0 else _grade(1 - gain / top, 1 / 3, 2 / 3)
-    return letter, say(f"{gain:+.2f}점/백만", f"{gain:+.2f} points/M")
+def _share_to_peak(subject: Subject, entries: list[Entry], peak: Entry) -> float:
+    """The share of a run's tokens at which it first came within the margin of its peak."""
+    values = {entry: found.value.value for entry, found in subject.choice.candidates.items()}
+    near = values[peak] - subject.margin
+    first = next(entry for entry in entries if values[entry] >= near)
+    return first.tokens / entries[-1].tokens if entries[-1].tokens else 1.0
 
 
 def _gain_per_million(subject: Subject, peak: Entry) -> float | None:
@@ -153,15 +117,6 @@ def _gain_per_million(subject: Subject, peak: Entry) -> float | None:
         return None
     value = peak.evaluation.estimates.get(subject.metric)
     return 1e8 * (value.value - base_value.value) / tokens if value and tokens else 0.0
-
-
-def _grade_cell(letter: str, reason: str) -> Cell:
-    return Cell(f"{letter} · {reason}", "good" if letter == "A" else "bad" if letter == "C" else "quiet")
-
-
-def _grade(value: float, a: float, b: float) -> str:
-    """A up to `a`, B up to `b`, else C."""
-    return "A" if value <= a + 1e-9 else "B" if value <= b + 1e-9 else "C"
 
 
 def checkpoints(subject: Subject) -> Section:

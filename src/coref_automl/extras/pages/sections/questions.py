@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from coref_automl.base.say import Say
 from coref_automl.comparison.carry_over import not_compared
-from coref_automl.comparison.claims import Answer, Claim, Question, QuestionId
+from coref_automl.comparison.claims import Claim, Question, QuestionId
 from coref_automl.comparison.judging import means
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS, by_distance
@@ -57,12 +57,10 @@ def _section(subject: Subject, question: Question) -> Section:
 
 
 def _tables(claims: Sequence[Claim], say: Say) -> list[Block]:
-    """Claims on all items, with MRR as a column beside hits; claims on parts of the items, one column per part."""
+    """One row per claim, parts of the items after the whole, with MRR as a column beside hits."""
     by_rank = [claim for claim in claims if claim.outcome.endswith(":mrr")]
-    parts = [claim for claim in claims if claim.part and claim.a != claim.b and "equal tokens" not in claim.against]
-    whole = sorted((claim for claim in claims if claim not in by_rank and claim not in parts), key=lambda claim: claim.part)
-    blocks: list[Block] = [claims_table(whole, say, beside=("MRR", by_rank))] if whole else []
-    return [*blocks, *([pivot_table(parts, say)] if parts else [])]
+    rows = sorted((claim for claim in claims if claim not in by_rank), key=lambda claim: claim.part)
+    return [claims_table(rows, say, beside=("MRR", by_rank))] if rows else []
 
 
 def _tests(claims: Sequence[Claim], say: Say) -> str:
@@ -134,42 +132,6 @@ def claims_table(claims: Sequence[Claim], say: Say, *, beside: tuple[str, Sequen
     head = (*labels, *numbers, say("판정", "verdict"), *([name] if of_pair else []))
     numeric = frozenset(range(len(labels), len(labels) + len(numbers)))
     return Table(head, lines, numeric, _caption(texts), _shows(claims))
-
-
-def pivot_table(claims: Sequence[Claim], say: Say) -> Table:
-    """One row per pair, one column per part of the items."""
-    texts = [ClaimText(claim, say) for claim in claims]
-    cells = {(claim.a, claim.b, claim.part): claim_cell(claim, say) for claim in claims}
-    pairs = {(text.claim.a, text.claim.b): f"{text.claim.a} - {text.b_name()}" for text in texts}
-    parts = {text.claim.part: text.part() for text in texts}
-    none = claim_cell(None, say)
-    lines = tuple(row(label, *(cells.get((*pair, part), none) for part in parts)) for pair, label in pairs.items())
-    head = (say("방법", "methods"), *parts.values())
-    return Table(head, lines, frozenset(range(1, len(head))), _caption(texts), _shows(claims))
-
-
-def verdicts_table(answer: Answer, say: Say) -> Table:
-    """Every claim of every question, with its uncorrected interval too: what a study leaves beside its report."""
-    lines = tuple(
-        row(
-            f"{text.outcome()}, {text.part()}" if claim.part else text.outcome(),
-            claim.a,
-            text.b_name(),
-            *_sides(claim),
-            text.change(),
-            text.alone(),
-            text.p(),
-            f"{100 * claim.detectable:.1f}" if claim.detectable else "–",
-            text.verdict(),
-        )
-        for claim, text in ((claim, ClaimText(claim, say)) for claim in answer.claims)
-    )
-    head = (
-        say("지표", "outcome"), "a", "b", say("실행", "runs"), "a %", "b %",
-        say("a - b (점), 보정 구간", "a - b (points), corrected interval"), say("95% 구간, 단독", "95% interval by itself"), "p",
-        say("검출 가능 차이", "detectable difference"), say("판정", "verdict"),
-    )  # fmt: skip
-    return Table(head, lines, frozenset(), shows=_shows(answer.claims))
 
 
 def _sides(claim: Claim) -> tuple[str, ...]:

@@ -1,19 +1,19 @@
-"""report --table: what a table of checkpoints shows without its items, and the report of the first tables kept in docs/."""
+"""check_table: what a table of checkpoints shows without its items, and the report of the first tables kept in docs/."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from check_table import TableRow, csv_page, findings, main, read_table, unpaired, unpaired_tests, write
+from scipy import stats
 
 from coref_automl.base.errors import InputError
 from coref_automl.base.say import Say
-from coref_automl.extras.pages.checkpoint_report import report
-from coref_automl.extras.pages.csv_page import TableRow, csv_page, findings, read_table, unpaired_tests
-from coref_automl.extras.pages.rendering import render_markdown
 from coref_automl.report.page import Table
+from coref_automl.statistics.closed_forms import wilson
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 STUDY = DOCS / "kf-deberta-study" / "checkpoints.csv"
 HEAD = "family,seq_len,checkpoint,epoch,real1,real5,lambada_top1,real_samples,lambada_samples"
 
@@ -52,16 +52,31 @@ def test_findings_name_the_unlike_items_and_the_identical_rows(rows: list[TableR
     assert "checkpoint-650 and checkpoint-655 have identical numbers" in text
 
 
-def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
-    """Written by: coref-automl report --table checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
-    page = csv_page(rows, Say("en"), source=STUDY.name, target={"real1": 0.68, "real5": 0.83})
-    assert (DOCS / "kf-deberta-study.md").read_text("utf-8") == render_markdown(page)
+def test_the_kept_report_is_what_the_table_gives(tmp_path: Path) -> None:
+    """Written by: python scripts/check_table.py checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
+    out = tmp_path / "out"
+    assert main([str(STUDY), "--lang", "en", "--target", "real1=0.68,real5=0.83", "--out", str(out)]) == 0
+    assert (out / "report.md").read_text("utf-8") == (DOCS / "kf-deberta-study.md").read_text("utf-8")
+    assert (out / "report.html").is_file()
 
 
-def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
-    written = report(tmp_path / "out", table=STUDY, lang="ko")
-    assert "종합 점수가 20개 행에서 틀렸습니다" in Path(written.markdown).read_text("utf-8")
-    assert Path(written.results).read_text("utf-8") == STUDY.read_text("utf-8")
+def test_a_table_is_reported_in_korean_too(tmp_path: Path) -> None:
+    write(STUDY, tmp_path / "out", lang="ko")
+    assert "종합 점수가 20개 행에서 틀렸습니다" in (tmp_path / "out" / "report.md").read_text("utf-8")
+
+
+def test_a_table_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "gone.csv"), "--out", str(tmp_path / "out")]) == 2
+    assert "There is no table at" in capsys.readouterr().err
+
+
+def test_unpaired_agrees_with_the_chi_square_test() -> None:
+    a, b = wilson(1602, 2400), wilson(1510, 2400)
+    difference, p = unpaired(a, b)
+    table = [[1602, 798], [1510, 890]]
+    assert p == pytest.approx(stats.chi2_contingency(table, correction=False).pvalue, rel=1e-9)
+    assert difference.value == pytest.approx(92 / 2400)
+    assert difference.low > 0
 
 
 @pytest.mark.parametrize(

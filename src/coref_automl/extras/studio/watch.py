@@ -1,11 +1,9 @@
-"""The live view of a run. In: a run's folder. Out: its status by its events, once or until it ends."""
+"""Following a run. In: a run's folder. Out: its status and curves by its events, of which each is read once."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
 from os import SEEK_END
 from pathlib import Path
 from typing import Any
@@ -14,16 +12,13 @@ from coref_automl.base.errors import InputError
 from coref_automl.base.folders import EVENTS, is_done
 from coref_automl.base.guard import lines_of
 from coref_automl.base.locks import holder_of, is_alive
-from coref_automl.base.progress import duration, parse_events
+from coref_automl.base.progress import parse_events
 from coref_automl.base.records import Estimate, Record
-from coref_automl.base.say import language, say
 
 _GRACE = 10.0
 """A run without a lock counts as training for this many seconds after its last event."""
 _CURVE_POINTS = 600
 """Most points of a loss curve."""
-_BARS = "▁▂▃▄▅▆▇█"
-_STATES = {"training": "학습 중", "finished": "완료", "stopped": "중단", "silent": "응답 없음"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +37,8 @@ class RunStatus(Record):
     tokens_per_second: float = 0.0
     seconds: float = 0.0
     left: float | None = None
-    losses: tuple[float, ...] = ()
-    last_evaluation: str = ""
     last_note: str = ""
     quiet: float = 0.0
-
-    def lines(self) -> list[str]:
-        took, state = duration(self.seconds, language()), say(_STATES[self.state], self.state)
-        wait = duration(self.left or 0, language())
-        left = say(f", {wait} 남음", f", {wait} left") if self.left is not None and self.state == "training" else ""
-        step, epoch = f"{self.step:,}", f"{self.epoch:.2f}"
-        out = [f"{self.run}: {state}, " + say(f"{step}스텝, {epoch}에폭", f"step {step}, epoch {epoch}") + f", {took}{left}"]
-        if self.loss is not None:
-            speed, tokens = f"{self.tokens_per_second:,.0f}", f"{self.tokens:,}"
-            out.append(say("손실", "loss") + f" {self.loss:.4f}  {spark(self.losses)}")
-            out.append(
-                say(
-                    f"학습률 {self.rate:.3g}, 초당 {speed}토큰, 지금까지 {tokens}토큰 (패딩 제외)",
-                    f"learning rate {self.rate:.3g}, {speed} tokens/s, {tokens} tokens so far (without padding)",
-                )
-            )
-        out += [say("마지막 평가", "last evaluation") + f": {self.last_evaluation}"] if self.last_evaluation else []
-        repeated = self.last_note.replace(": ", " ", 1) == self.last_evaluation  # the note of that evaluation
-        return out + ([self.last_note] if self.last_note and not repeated else [])
 
 
 class RunWatch:
@@ -81,8 +55,7 @@ class RunWatch:
     def _reset(self) -> None:
         self._read = 0
         self._step: dict[str, Any] = {}
-        self._losses: deque[float] = deque(maxlen=200)
-        self._stopped, self._note, self._scored, self._last = False, "", "", 0.0
+        self._stopped, self._note, self._last = False, "", 0.0
         self.curve: list[tuple[int, float]] = []
         self._seen, self._stride = 0, 1
         self.scores: dict[str, Estimate] = {}
@@ -108,8 +81,6 @@ class RunWatch:
             run=str(self.run),
             state="finished" if is_done(self.run) else "stopped" if self._stopped else "training" if working else silent,
             quiet=quiet,
-            losses=tuple(self._losses),
-            last_evaluation=self._scored,
             last_note=self._note,
             **self._step,
         )
@@ -121,13 +92,12 @@ class RunWatch:
                 step = {name: row[name] for name in _STEP_FIELDS if row.get(name) is not None}
                 if not all(isinstance(value, int | float) for value in step.values()):
                     raise TypeError
-                self._losses.append(float(row["loss"]))
+                loss = float(row["loss"])
                 self._step = step
-                self._add_to_curve(int(step.get("step", 0)), float(row["loss"]))
+                self._add_to_curve(int(step.get("step", 0)), loss)
             elif kind == "note":
                 self._note = str(row["text"])
             elif kind == "evaluation":
-                self._scored = f"{row['checkpoint']} {row['metric']} {row['text']}"
                 self.metric = str(row["metric"])
                 low, value, high = (float(row[part]) for part in ("low", "value", "high"))
                 self.scores[str(row["checkpoint"])] = Estimate(value, low, high, int(row["n"]))
@@ -146,33 +116,4 @@ class RunWatch:
             self.curve, self._stride = self.curve[1::2], self._stride * 2
 
 
-def status_of(run: Path) -> RunStatus:
-    return RunWatch(run).status()
-
-
 _STEP_FIELDS = ("step", "epoch", "loss", "rate", "tokens", "tokens_per_second", "seconds", "left")
-
-
-def follow(run: Path, every: float = 1.0) -> RunStatus:
-    from rich.live import Live
-    from rich.text import Text
-
-    watch = RunWatch(run)
-    status = watch.status()
-    with Live(Text("\n".join(status.lines())), refresh_per_second=4) as live:
-        while status.state not in ("finished", "stopped"):
-            time.sleep(every)
-            status = watch.status()
-            live.update(Text("\n".join(status.lines())))
-    return status
-
-
-def spark(values: tuple[float, ...], width: int = 40) -> str:
-    """Draw a line of bars, each the mean of an equal share of the values."""
-    if not values:
-        return ""
-    count = min(width, len(values))
-    edges = [len(values) * bar // count for bar in range(count + 1)]
-    means = [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
-    low, high = min(means), max(means)
-    return "".join(_BARS[round((len(_BARS) - 1) * (mean - low) / (high - low))] if high > low else _BARS[0] for mean in means)
