@@ -123,13 +123,6 @@ def test_sign_flip_agrees_with_all_sign_patterns() -> None:
     assert sign_flip_p(a, b, clusters, seed=0) == pytest.approx(exact, abs=0.015)
 
 
-def test_sign_flip_draws_grow_with_the_family() -> None:
-    a, b, clusters = np.ones(200), np.zeros(200), np.arange(200)
-    assert sign_flip_p(a, b, clusters, seed=0) == 1 / 10_001
-    many = np.repeat((a - b)[:, None], 100, axis=1)
-    assert step_down_max_t([Part(many, clusters)], seed=0).alone[0] == 1 / 40_001
-
-
 def test_composite_adds_the_means_of_its_parts_and_resamples_within_each() -> None:
     rng = np.random.default_rng(2)
     real, documents = clustered(rng, 120, 0.6, columns=2)

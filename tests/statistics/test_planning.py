@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coref_automl.statistics.crossed import crossed, crossed_verdict
-from coref_automl.statistics.intervals import step_down_max_t
+from coref_automl.statistics.crossed import crossed, spread_of
+from coref_automl.statistics.families import judge_columns
 from coref_automl.statistics.planning import Components, components_of, detectable_difference, items_needed, plans_for
-from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.resampling import Part, gather
 
 SPREADS = Components(0.2, 0.1, 0.004)
 
@@ -30,8 +30,8 @@ def test_the_stated_difference_is_shown_four_times_in_five(seeds: int, items: in
     gain = detectable_difference(sizes, seeds, components=SPREADS)
     assert gain is not None
     a, b = studies(np.random.default_rng(0), 400, seeds, items, gain)
-    result = crossed([a], [b], [sizes])
-    shown = float(np.mean(result.difference > result.half_width()))
+    result = spread_of([a], [b], [sizes])
+    shown = float(np.mean(result.test.difference > result.reach()))
     assert shown == pytest.approx(0.8, abs=0.08)
 
 
@@ -54,12 +54,12 @@ def test_more_seeds_documents_and_fewer_comparisons_show_less() -> None:
 
 def test_the_spreads_of_a_study_are_found_again() -> None:
     a, b = studies(np.random.default_rng(1), 40, 6, 400, 0.02)
-    verdicts = [crossed_verdict(x, y, np.arange(400)) for x, y in zip(a, b, strict=True)]
+    verdicts = [crossed([x], [y], [np.arange(400)]) for x, y in zip(a, b, strict=True)]
     result = components_of(verdicts)
     assert result is not None
     assert (result.items, result.flips) == (pytest.approx(SPREADS.items, rel=0.05), pytest.approx(SPREADS.flips, rel=0.05))
     assert result.seeds == pytest.approx(SPREADS.seeds, rel=0.5)
-    one = crossed_verdict(a[0][:1], b[0], np.arange(400))
+    one = crossed([a[0][:1]], [b[0]], [np.arange(400)])
     assert components_of([one]) is None
 
 
@@ -81,7 +81,7 @@ def test_a_plan_is_the_fewest_items_that_can_show_it() -> None:
 def test_items_needed_is_the_least_number_that_satisfies_its_inequality(effect: float, differing: float, family: int) -> None:
     def enough(n: int) -> bool:
         null, true = np.sqrt(n * differing), np.sqrt(n * (differing - effect**2))
-        return bool(n * effect >= stats.norm.ppf(1 - 0.025 / family) * null + stats.norm.ppf(0.8) * true + 1)
+        return bool(n * effect >= stats.norm.ppf(1 - 0.025 / family) * null + stats.norm.ppf(0.8) * true)
 
     n = items_needed(effect, differing, family=family)
     assert enough(n)
@@ -94,8 +94,8 @@ def test_items_needed_is_the_least_number_that_satisfies_its_inequality(effect: 
 def test_so_many_items_detect_the_effect_four_times_in_five(effect: float, differing: float) -> None:
     rng, n = np.random.default_rng(0), items_needed(effect, differing)
     shares = [(differing - effect) / 2, 1 - differing, (differing + effect) / 2]
-    studies = rng.choice([-1.0, 0.0, 1.0], p=shares, size=(24, n, 25))  # by 25: the draws grow with what is judged at once
-    ps = [step_down_max_t([Part(some, np.arange(n))], seed=0).alone for some in studies]
+    studies = rng.choice([-1.0, 0.0, 1.0], p=shares, size=(24, n, 25))
+    ps = [one.p for some in studies for one in judge_columns([gather(Part(some, np.arange(n)))])]
     detected = np.mean(np.array(ps) < 0.05)
     assert 0.75 < detected < 0.86
 

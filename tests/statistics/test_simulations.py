@@ -7,15 +7,16 @@ import math
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
-BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "verdicts.py"
-SETS = 200
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "verdict_simulation.py"
+SETS = 400
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verdicts", BENCHMARK)
+    spec = importlib.util.spec_from_file_location("verdict_simulation", BENCHMARK)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -23,13 +24,28 @@ def verdicts() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("table", "columns"), [("six", slice(1, 4)), ("margins", slice(1, 4)), ("curves", slice(1, 4))])
+@pytest.mark.parametrize(("table", "columns"), [("margins", slice(1, 4)), ("curves", slice(1, 2)), ("copied", slice(1, 4))])
 def test_false_verdicts_keep_their_level(verdicts: ModuleType, table: str, columns: slice) -> None:
     head, *rows = verdicts.TABLES[table](SETS)
-    shares = [float(cell.rstrip("%")) for row in rows for cell in row[columns]]
+    shares = [float(cell.split()[0]) for row in rows for cell in row[columns]]
     assert len(shares) == len(rows) * len(head[columns])
-    assert max(shares) <= 5 + 3 * 100 * math.sqrt(0.0475 / SETS)
+    assert max(shares) <= 5 + 3 * 100 * math.sqrt(0.0475 / (SETS if table != "copied" else SETS // 10))
     assert sum(shares) / len(shares) <= 5
+
+
+def test_copies_leave_verdicts_as_they_are(verdicts: ModuleType) -> None:
+    _, *rows = verdicts.TABLES["copied"](100)
+    assert [row[-1] for row in rows] == ["100%", "100%"]
+
+
+def test_a_pair_is_counted_at_every_level(verdicts: ModuleType) -> None:
+    """A slice of `methods`: the levels of the new test, and its power beside the one before it."""
+    counts, sizes = verdicts.Counts(), verdicts.shape("20 novel")
+    for a, b in verdicts.draws("slice", sizes, 1500, (3, 3), (0.4, 0.4)):
+        verdicts.judge(counts, np.random.default_rng(0), a, b, sizes)
+    assert counts.share("new 0") < 5 + 3 * 100 * math.sqrt(0.0475 / 1500)
+    assert counts.share("new 0 of 15") < 1
+    assert counts.share("new 3") > counts.share("t 3") + 10
 
 
 @pytest.mark.journey
@@ -41,6 +57,6 @@ def test_the_gain_of_the_best_is_not_overstated(verdicts: ModuleType) -> None:
 
 
 def test_the_page_has_the_tables_of_the_benchmark(verdicts: ModuleType) -> None:
-    page = (BENCHMARK.parents[1] / "docs" / "statistics.md").read_text("utf-8")
-    for make in verdicts.TABLES.values():
-        assert f"| {' | '.join(next(make(1)))} |" in page
+    page = (BENCHMARK.parent / "RESULTS.md").read_text("utf-8")
+    for name in ("documents", "methods", "pooled", "families", "best", "copied", "off"):
+        assert f"| {' | '.join(next(verdicts.TABLES[name](1)))} |" in page

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from coref_automl.base.records import Estimate
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, satterthwaite, t_quantile, t_quantiles, wilson
-from coref_automl.statistics.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
+from coref_automl.statistics.families import judge_columns
+from coref_automl.statistics.resampling import Floats, Gathered, Part, gather, resampled_means
 
 DRAWS = 10_000
 
@@ -171,9 +172,6 @@ def _means(gathered: Sequence[Gathered]) -> Floats:
     return np.asarray(sum(part.means() for part in gathered))
 
 
-_ROUNDING = 1e-9
-
-
 def benjamini_hochberg(ps: ArrayLike) -> Floats:
     """Adjusted p-values in the order given: on average at most 5% of those under 0.05 are false.
 
@@ -200,44 +198,11 @@ class Flipped:
     half: Floats
 
 
-def step_down_max_t(parts: Sequence[Part], *, seed: int) -> Flipped:
-    """Westfall and Young's step-down max-T: compare each difference with the largest that chance gives among all of them.
-
-    One sign per document flips all columns together, so that correlated columns count as few: Holm counts ninety checkpoints of
-    the same runs as ninety. Columns are scaled by their standard deviation under the flips, which flips do not change.
-    """
-    gathered = [gather(part) for part in parts]
-    means = _means(gathered)
-    spread = np.sqrt(np.asarray(sum(((part.sums / part.items) ** 2).sum(axis=0) for part in gathered)))
-    scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    observed = np.abs(means) * scale
-    order = np.argsort(-observed, kind="stable")
-    draws = max(DRAWS, 400 * len(observed))  # so many columns need smaller p-values
-    alone, exceeded, maxima = np.zeros(len(observed)), np.zeros(len(observed)), []
-    for block in flipped_sums(gathered, seed=seed, draws=draws):
-        flipped = (np.abs(block) * scale)[:, order]
-        alone += (flipped >= observed[order] - _ROUNDING).sum(axis=0)
-        remaining = np.maximum.accumulate(flipped[:, ::-1], axis=1)[:, ::-1]  # the largest of this column and those after it
-        exceeded += (remaining >= observed[order] - _ROUNDING).sum(axis=0)
-        maxima.append(remaining.astype(np.float32))
-    ps, adjusted = np.empty_like(observed), np.empty_like(observed)
-    ps[order] = (1 + alone) / (1 + draws)
-    adjusted[order] = np.maximum.accumulate((1 + exceeded) / (1 + draws))
-    same = spread == 0
-    ps[same] = adjusted[same] = 1.0
-    reach = np.asarray(np.quantile(np.concatenate(maxima), LEVEL, axis=0), np.float64)
-    hardest = 2 * (1 - NORMAL.cdf(float(reach[0])))  # scaled flipped means are about normal
-    level = min(1 - LEVEL, max((1 - LEVEL) / len(observed), hardest))
-    return Flipped(ps, adjusted, level, _half_widths(means, spread, adjusted, reach, order))
-
-
-def _half_widths(means: Floats, spread: Floats, adjusted: Floats, reach: Floats, order: NDArray[np.intp]) -> Floats:
-    """The reach of chance at each column's step; the first step that shows nothing is the last, and its reach serves all columns
-    behind it. Rounding must not contradict the adjusted p."""
-    shown = adjusted < 1 - LEVEL
-    last = min(int(shown.sum()), len(reach) - 1)
-    half = np.empty_like(spread)
-    half[order] = reach[np.minimum(np.arange(len(reach)), last)] * spread[order]
-    size = np.abs(means)
-    excluding, including = np.minimum(half, size * (1 - _ROUNDING)), np.maximum(half, size * (1 + _ROUNDING))
-    return np.where(shown, excluding, np.where(spread > 0, including, 0.0))
+def step_down_max_t(parts: Sequence[Part], *, seed: int = 0) -> Flipped:
+    """`families.judge_columns`, as arrays; the signs are the same for every `seed`."""
+    del seed
+    found = judge_columns([gather(part) for part in parts])
+    alone, adjusted, levels = (np.array([getattr(one, name) for one in found]) for name in ("p", "adjusted", "level"))
+    ends = [(one.difference.value - one.difference.low, one.difference.high - one.difference.value) for one in found]
+    half = np.array([down if one.difference.value >= 0 else up for one, (down, up) in zip(found, ends, strict=True)])
+    return Flipped(alone, adjusted, float(1 - levels.max()), half)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from coref_automl.base.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
-from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
+from coref_automl.statistics.crossed import Verdict, crossed
 from coref_automl.statistics.intervals import detectable
 from coref_automl.statistics.resampling import Floats
 
@@ -172,11 +172,11 @@ def by_document(sums: Floats, sizes: Floats) -> Floats:
     return np.asarray(mean_f1(sums) + influence * sizes.sum() / sizes)
 
 
-def ratio_verdict(a: Sequence[Floats], b: Sequence[Floats], sizes: Floats) -> CrossedVerdict:
+def ratio_verdict(a: Sequence[Floats], b: Sequence[Floats], sizes: Floats) -> Verdict:
     """Compare runs of two methods by their `by_document` values, weighted by `sizes` (whole numbers: mentions)."""
     counts = sizes.astype(np.int64)
     items = [[np.repeat(values, counts) for values in side] for side in (a, b)]
-    return crossed_verdict(items[0], items[1], np.repeat(np.arange(len(counts)), counts))
+    return crossed([items[0]], [items[1]], [np.repeat(np.arange(len(counts)), counts)])
 
 
 def _rates(sums: Floats) -> tuple[Floats, Floats]:

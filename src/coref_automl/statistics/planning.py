@@ -20,11 +20,12 @@ from numpy.typing import ArrayLike
 
 from coref_automl.base.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_quantile
-from coref_automl.statistics.crossed import Crossed, CrossedVerdict
+from coref_automl.statistics.crossed import Spread, Verdict, seeds_of
+from coref_automl.statistics.documents import FEWEST, LARGE, LARGEST, DocumentTest
 from coref_automl.statistics.intervals import concentration, standard_error
 from coref_automl.statistics.resampling import Floats, Part
 
-_DRAWS = 2_000
+_DRAWS = 400
 MOST_ITEMS = 1 << 19
 """No plan has more."""
 SEEDS = (2, 3, 5, 8, 12)
@@ -67,7 +68,7 @@ class SamplePlan(Record):
     power: float
 
 
-def components_of(verdicts: Sequence[CrossedVerdict], *, against_model: bool = False) -> Components | None:
+def components_of(verdicts: Sequence[Verdict], *, against_model: bool = False) -> Components | None:
     """The components of a finished study, pooled over its verdicts; None if no verdict has several runs on both sides."""
     variances = []
     for verdict in verdicts:
@@ -83,15 +84,26 @@ def components_of(verdicts: Sequence[CrossedVerdict], *, against_model: bool = F
 
 
 def detectable_difference(
-    sizes: ArrayLike, seeds: int, *, components: Components = USUAL, comparisons: int = 1, against_model: bool = False
+    sizes: ArrayLike,
+    seeds: int,
+    *,
+    components: Components = USUAL,
+    comparisons: int = 1,
+    against_model: bool = False,
+    methods: int = 1,
 ) -> float | None:
-    """The true difference that is shown with 80% power; None for a single seed, and if the set cannot show any."""
+    """The true difference that is shown with 80% power; None for a single seed, and if the set cannot show any.
+
+    `methods` is the number of methods of the study, whose variance over seeds is pooled.
+    """
     counts: Floats = np.asarray(sizes, np.float64)
     if counts.ndim != 1 or not len(counts) or counts.min() < 1:
         raise ValueError("A set needs documents, each with the number of its items.")
     if seeds < 2 or len(counts) < 2:
         return None
-    halves, error = _simulated(counts, seeds, components, comparisons, against_model)
+    if len(counts) < FEWEST:
+        return None
+    halves, error = _simulated(counts, seeds, components, comparisons, against_model, methods)
     halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
     low, high = 0.0, 1.0
     if _power(high, halves, error) < POWER:
@@ -109,12 +121,14 @@ def plans_for(
     components: Components = USUAL,
     comparisons: int = 1,
     against_model: bool = False,
+    methods: int = 1,
     offered: Sequence[int] = SEEDS,
 ) -> list[SamplePlan]:
     """For each number of seeds, the fewest items that show the difference; numbers for which none do are left out."""
     if not 0 < difference < 1:
         raise ValueError(f"A difference lies between 0 and 1 (a share of the items), not at {difference}.")
     test: dict[str, Any] = {"components": components, "comparisons": comparisons, "against_model": against_model}
+    test["methods"] = methods
     plans = []
     for seeds in offered:
 
@@ -139,20 +153,19 @@ def items_needed(effect: float, differing: float, *, design: float = 1.0, family
     """The number of paired items that detect a true difference `effect` between two single models with the given power.
 
     `differing` is the share of items on which exactly one of the two models is right. Over n items the sum of differences (+1,
-    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and its
-    steps are of size 2, hence the correction by 1. So n is the least with
+    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing. So n is
+    the least with
 
-        n x effect >= z(1 - 0.05 / (2 x family)) x sqrt(n x differing) + z(power) x sqrt(n x (differing - effect^2)) + 1
+        n x effect >= z(1 - 0.05 / (2 x family)) x sqrt(n x differing) + z(power) x sqrt(n x (differing - effect^2))
 
-    (Connor's sample size for McNemar's test, corrected for continuity), times `design`: the clustered variance over that of
-    independent items. `family` is the number of comparisons that Holm adjusts together, taken at its hardest step.
+    (Connor's sample size for McNemar's test), times `design`: the clustered variance over that of independent items. `family` is
+    the number of comparisons that Holm adjusts together, taken at its hardest step.
     """
     if not 0 < effect <= differing <= 1:
         raise ValueError(f"An effect of {effect} cannot come from a share of {differing} differing items.")
     z_level, z_power = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)), NORMAL.inv_cdf(power)
     reach = z_level * math.sqrt(differing) + z_power * math.sqrt(differing - effect**2)
-    root = (reach + math.sqrt(reach**2 + 4 * effect)) / (2 * effect)
-    return math.ceil(design * root**2)
+    return math.ceil(design * (reach / effect) ** 2)
 
 
 def _per_run(a: int, b: int | None) -> float:
@@ -160,23 +173,41 @@ def _per_run(a: int, b: int | None) -> float:
     return 1 / a + (1 / b if b else 0.0)
 
 
-def _simulated(counts: Floats, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
+def _simulated(
+    counts: Floats, seeds: int, components: Components, comparisons: int, against_model: bool, methods: int
+) -> tuple[Floats, float]:
     """The half widths of simulated intervals, and the true standard error of the difference, on documents of so many items."""
-    runs, level = _per_run(seeds, None if against_model else seeds), 1 - (1 - LEVEL) / comparisons
+    sides = 1 if against_model else 2
+    runs, level = sides / seeds, 1 - (1 - LEVEL) / comparisons
     items = float(counts.sum())
     flips = components.flips**2 * runs / items
     documents = components.items**2 / items + flips
     whole = components.seeds**2 * runs
-    rng, sides = np.random.default_rng(0), 1 if against_model else 2
-    shares = rng.chisquare(seeds - 1, (sides, _DRAWS)) / (seeds - 1) / sides
-    total = shares.sum(axis=0)
-    seed_degrees = np.maximum(seeds - 1, (seeds - 1) * total**2 / (shares**2).sum(axis=0))
-    degrees = max(1.0, items**2 / float((counts**2).sum()) - 1)
-    over_documents, over_seeds = documents * rng.chisquare(degrees, _DRAWS) / degrees, (whole + flips) * total
-    spread = Crossed(
-        np.zeros(_DRAWS), over_documents, over_seeds, np.full(_DRAWS, flips), seed_degrees, degrees, seeds, seeds, len(counts)
-    )
-    return spread.half_width(level), math.sqrt(documents + whole)
+    rng = np.random.default_rng(0)
+    means = [rng.normal(0, math.sqrt((whole + flips) / runs), (_DRAWS, seeds)) for _ in range(max(sides, methods))]
+    over_seeds, degrees = seeds_of(means[:sides], means[sides:])
+    test, known = _imagined(rng, counts / items, documents), np.full(_DRAWS, documents)
+    spread = Spread(test, known, 1.0, over_seeds, np.full(_DRAWS, flips), degrees, seeds, seeds)
+    return spread.reach(level, up=False), math.sqrt(documents + whole)
+
+
+def _imagined(rng: np.random.Generator, shares: Floats, variance: float) -> DocumentTest:
+    """The document test on differences that nobody has seen, of documents with these shares of the items."""
+    order = np.sort(shares)[::-1]
+    count = min(LARGEST, max(int((order >= LARGE).sum()), LARGEST if len(order) <= LARGEST else 0))
+    first, others = order[:count], order[count:]
+    large = rng.normal(0, 1, (_DRAWS, count)) * np.sqrt(variance * first)
+    powers = [float((others**power).sum()) for power in range(5)]
+    known = max(1.0, powers[1] ** 2 / powers[2]) if powers[2] else 1.0
+    squares = variance * powers[1] * rng.chisquare(known, _DRAWS) / known
+    products = rng.normal(0, math.sqrt(variance * powers[3]), _DRAWS)
+    nought = np.zeros(_DRAWS)
+    second = [squares, products, nought + powers[2]]
+    fourth = [nought + 3 * variance**2 * powers[2], nought, nought + variance * powers[3], nought, nought + powers[4]]
+    difference = large.sum(axis=1) + rng.normal(0, math.sqrt(variance * powers[1]), _DRAWS)
+    error, differing = np.full(_DRAWS, math.sqrt(variance)), np.full(_DRAWS, len(shares))
+    moments = np.stack(second, axis=-1), np.stack(fourth, axis=-1)
+    return DocumentTest(difference, large, first, *moments, error, len(shares), differing)
 
 
 def _power(difference: float, halves: Floats, error: float) -> float:

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
+from coref_automl.statistics.crossed import Verdict, crossed
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 _SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
@@ -77,14 +77,14 @@ def accepted_loss(margin: float, gain: float | None) -> float:
     return min(margin, _QUARTER * gain) if gain is not None and gain > 0 else margin
 
 
-def change_of_runs(later: Sequence[Floats], earlier: Sequence[Floats], clusters: Sequence[ArrayLike]) -> CrossedVerdict:
+def change_of_runs(later: Sequence[Floats], earlier: Sequence[Floats], clusters: Sequence[ArrayLike]) -> Verdict:
     """Compare the same runs at two points of their curves: one matrix per part of the metric (a row per run, a column per item).
 
     "Train longer" is advised only if the last change is shown and positive: never for a single run, and for flat curves in at
     most 2.5% of studies.
     """
     changes = [after - before for after, before in zip(later, earlier, strict=True)]
-    return composite_crossed(changes, [np.zeros_like(change[:1]) for change in changes], clusters, against_model=True)
+    return crossed(changes, [np.zeros_like(change[:1]) for change in changes], clusters, against_model=True)
 
 
 def _averaged(observed: Floats, errors: Floats, priors: Sequence[tuple[Floats, Floats, float]]) -> Floats:
