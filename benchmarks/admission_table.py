@@ -207,8 +207,7 @@ def _cheat(items: Weighted, scores: Scores) -> tuple[Verdict, float | None]:
     hits = [(base["bonus"][0][items.places, column] * items.weights)[None] for column in range(len(COPY_BONUSES))]
     gains = [_difference(hit, plain, items) for hit in hits]
     best = max(range(len(gains)), key=lambda column: gains[column].value)
-    gain = gains[best]
-    return Verdict(gain.value, gain.low, gain.high, _said(gain.value <= CHEAT)), COPY_BONUSES[best]
+    return _at_most(gains[best], CHEAT), COPY_BONUSES[best]
 
 
 def ladders(groups: Sequence[str]) -> list[list[str]]:
