@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import unicodedata
@@ -19,6 +20,7 @@ from coref_automl.extras.coreference.drawing import in_html
 from coref_automl.extras.coreference.evaluate import models_of
 from coref_automl.extras.coreference.predict import Resolved, in_brackets, in_colour, with_names
 from coref_automl.extras.coreference.recipe import BUNDLED
+from coref_automl.extras.coreference.resolve import FoundChains, without_aliases
 
 STORY = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 
@@ -36,6 +38,22 @@ def test_the_bundled_head_finds_who_is_who(resolved: Resolved) -> None:
         for (a, b), form in zip(chain, forms, strict=True)
     )
     assert "ko-coref, annotated by a language model" in resolved.note
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("한국은행(BOK)이 밝혔다.", False),
+        ("한국은행(BOK)이 밝혔다. BOK는 쉰다.", True),
+        ("한국은행은 국내외의 여러 기관과 오랫동안 함께 일해 온 곳이고 물가(BOK 집계)를 본다.", True),
+        ("한국은행이 BOK로 불린다.", True),
+    ],
+)
+def test_a_form_in_brackets_alone_makes_no_chain(text: str, kept: bool) -> None:
+    spans = tuple(match.span() for match in re.finditer("한국은행|BOK", text))
+    chain = tuple(range(len(spans)))
+    found = FoundChains(spans, (chain,), ())
+    assert without_aliases(text, found) == ((chain,) if kept else ((0,), (1,)))
 
 
 def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolved: Resolved) -> None:

@@ -5,17 +5,20 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import coref_automl
 from coref_automl.base.errors import CoreferenceDataError, RecipeError
-from coref_automl.extras.coreference.data import read_schemes
+from coref_automl.extras.coreference.data import read_coref, read_schemes
 from coref_automl.extras.coreference.documents import CorefDocument, Mention, write_documents
 from coref_automl.extras.coreference.evaluate import evaluate_coreference, models_of
+from coref_automl.extras.coreference.keep import LINKED_FROM, fit, scores
 from coref_automl.extras.coreference.loss import Segment, batch_loss, false_positives
 from coref_automl.extras.coreference.model import load_model
 from coref_automl.extras.coreference.recipe import CoreferenceRecipe
+from coref_automl.extras.coreference.resolve import FoundChains, encode_document, linked, resolve_found
 from coref_automl.extras.coreference.split import SIDES, learned_from, named_split, sides_of
 from coref_automl.extras.coreference.tokens import tokenize_documents
 from coref_automl.extras.coreference.train import _new_model, train_coreference
@@ -150,3 +153,39 @@ def test_the_fixed_split_does_not_move_when_documents_join() -> None:
     assert all(side[f"d{n}"] == side[f"d{n + 1}"] for n in range(0, 4_000, 2))  # two parts of one article
     count = Counter(side.values())
     assert [round(count[name] / 4_000, 1) for name in ("train", "dev")] == [0.8, 0.1]
+
+
+def test_everyday_texts_are_on_the_side_of_their_file() -> None:
+    folder = Path(__file__).parents[3] / "data" / "ko-coref"
+    for side, count in (("train", 82), ("dev", 40)):
+        documents = read_coref(folder / f"everyday-{side}.jsonl.xz").documents
+        assert len(sides_of("fixed", documents).side(side, documents)) == len(documents) == count
+        split = named_split("everyday")
+        assert set(getattr(split, side)) == {document.id for document in documents}
+
+
+def test_what_is_kept_depends_on_how_it_links(two: Path, tales: tuple[CorefDocument, ...]) -> None:
+    model = load_model(models_of(two)[0])
+    (doc,) = tokenize_documents(model.tokenizer, [replace(tales[0], scheme="names")])
+    encoded = encode_document(model, doc)
+    places, everything, features = linked(model, encoded, LINKED_FROM)
+    assert features.shape == (len(places.spans), 16)
+
+    def kept(*weights: float) -> FoundChains:
+        schemes = [replace(scheme, keep=weights) for scheme in model.settings.schemes]
+        model.settings = replace(model.settings, schemes=tuple(schemes))
+        return resolve_found(model, encoded)
+
+    assert kept(1.0, *[0.0] * 16).spans == everything.spans
+    assert kept(-1.0, *[0.0] * 16).spans == ()
+    cut = float(np.sort(places.logits)[:2].mean())
+    by_logit = kept(-cut, 1.0, *[0.0] * 15)  # the first feature is the logit
+    assert by_logit.spans == resolve_found(model, encoded, threshold=cut).spans != everything.spans
+
+
+def test_weights_are_fitted_to_what_is_linked() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(400, 16))
+    weights = fit(features, features[:, 2] + features[:, 4] > 0)
+    assert weights[3] > 5 * max(abs(weights[n]) for n in (1, 2, 4, 6))
+    assert ((scores(features, weights) >= 0) == (features[:, 2] + features[:, 4] > 0)).mean() > 0.9

@@ -43,7 +43,7 @@ from coref_automl.extras.coreference.results import (
 if TYPE_CHECKING:
     from coref_automl.extras.coreference.model import CoreferenceModel
 
-VERSION = "resolver 3"
+VERSION = "resolver 4"
 """Of how chains are made from logits, and scored; answers of another version are recomputed."""
 KIND = "coreference run"
 _NOT_CONDITIONS = ("first_seed", "note")

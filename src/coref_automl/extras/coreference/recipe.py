@@ -83,12 +83,13 @@ VERSION = 2
 @dataclass(frozen=True, slots=True)
 class AnnotationScheme(Record):
     """The rules some training data were annotated under: their name, whether singletons are marked, the logit from which a span
-    counts as a mention, and the convention of mention boundaries."""
+    counts as a mention, the convention of mention boundaries, and the weights of `keep`, which replace that logit."""
 
     name: str
     singletons: bool = True
     threshold: float = 0.0
     convention: Edges = "bare"
+    keep: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from coref_automl.base.machine import default_batch_tokens
 from coref_automl.base.progress import Progress, quiet
 from coref_automl.extras.coreference.documents import Span, SpanChains
 from coref_automl.extras.coreference.head import GOLD_LOGIT, Surfaces
+from coref_automl.extras.coreference.keep import LINKED_FROM, Floats, fit, link_features, scores
 from coref_automl.extras.coreference.model import CoreferenceModel
+from coref_automl.extras.coreference.recipe import AnnotationScheme
 from coref_automl.extras.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument
 from coref_automl.models.execution import autocast
 
@@ -29,8 +31,11 @@ MAX_ANTECEDENTS = 250
 _LENGTH_PENALTY = 0.25
 """A chain's total probability is divided by its length to this power: a long one has many chances."""
 _BLOCK = 128
-_MIN_LOGIT = -2.5
-"""Spans below this logit are not mentions under any threshold that training tries."""
+_OPENING, _CLOSING = "(（[〔", ")）]〕"
+_LEAST_DOCUMENTS = 40
+"""Dev documents from which the choice of mentions is fitted."""
+_ALIAS_REACH = 30
+"""Characters between a mention and a form of it in brackets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +70,20 @@ class EncodedDocument:
         return self.inputs[torch.from_numpy(self.row_of[tokens]).to(self.inputs.device)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Mentions in the order of the text: characters, first and last tokens, logits."""
+
+    spans: tuple[Span, ...]
+    first: Ints
+    last: Ints
+    logits: Logits
+
+    def only(self, kept: NDArray[np.bool_]) -> _Places:
+        spans = tuple(span for span, keep in zip(self.spans, kept, strict=True) if keep)
+        return _Places(spans, self.first[kept], self.last[kept], self.logits[kept])
+
+
 def encode_document(
     model: CoreferenceModel,
     doc: TokenizedDocument,
@@ -88,7 +107,7 @@ def encode_document(
             done = len(inputs) if end == len(doc) else max(0, len(inputs) - MAX_WIDTH + 1)
             logits = head.mention_logits(inputs, torch.from_numpy(doc.recurrence[begin:end]).to(device))
             logits = logits[:done].float().cpu().numpy()
-            start, width = np.nonzero(logits > _MIN_LOGIT)
+            start, width = np.nonzero(logits > LINKED_FROM)
             first, last, values = begin + start, begin + start + width, logits[start, width]
             inside = doc.sentence_ids[first] == doc.sentence_ids[last]
             first, last = first[inside], last[inside]
@@ -106,12 +125,47 @@ def encode_document(
 def resolve_gold(model: CoreferenceModel, encoded: EncodedDocument) -> FoundChains:
     doc = encoded.doc
     spans = tuple(mention.span for mention in doc.document.mentions)
-    return _link(model, encoded, doc.first, doc.last, spans, np.full(len(spans), GOLD_LOGIT, np.float32))
+    return _link(model, encoded, _Places(spans, doc.first, doc.last, np.full(len(spans), GOLD_LOGIT, np.float32)))
 
 
 def resolve_found(model: CoreferenceModel, encoded: EncodedDocument, *, threshold: float | None = None) -> FoundChains:
+    """Find mentions and link them. `threshold` takes the place of the scheme's choice of mentions."""
     scheme = model.scheme(encoded.doc.document)
-    first, last, logits = select_mentions(encoded, scheme.threshold if threshold is None else threshold)
+    if scheme.keep and threshold is None:
+        places, _, features = linked(model, encoded, LINKED_FROM)
+        places = places.only(scores(features, scheme.keep) >= 0)
+    else:
+        places = _places(model, encoded, scheme.threshold if threshold is None else threshold)
+    found = _link(model, encoded, places)
+    if scheme.singletons:
+        return found
+    return replace(found, chains=without_aliases(encoded.doc.document.text, found), singletons=False)
+
+
+def linked(model: CoreferenceModel, encoded: EncodedDocument, threshold: float) -> tuple[_Places, FoundChains, Floats]:
+    """Link all spans above a threshold; return them, their chains, and the features by which some are kept."""
+    places = _places(model, encoded, threshold)
+    found, width = _link(model, encoded, places), places.last - places.first
+    recurrence = encoded.doc.recurrence[places.first, width]
+    return places, found, link_features(found.spans, found.chains, found.probabilities, places.logits, recurrence, width)
+
+
+def with_weights(model: CoreferenceModel, scheme: AnnotationScheme, dev: Sequence[EncodedDocument]) -> AnnotationScheme:
+    """Fit which spans to keep on the dev documents of a scheme that marks only what recurs, if they are enough."""
+    own = [encoded for encoded in dev if encoded.doc.document.scheme == scheme.name]
+    if scheme.singletons or len(own) < _LEAST_DOCUMENTS:
+        return replace(scheme, keep=())
+    features, correct = list[Floats](), list[bool]()
+    for encoded in own:
+        gold = {mention.span for mention in encoded.doc.document.mentions}
+        places, _, values = linked(model, encoded, LINKED_FROM)
+        features.append(values)
+        correct += [span in gold for span in places.spans]
+    return replace(scheme, keep=fit(np.concatenate(features), np.array(correct)))
+
+
+def _places(model: CoreferenceModel, encoded: EncodedDocument, threshold: float) -> _Places:
+    first, last, logits = select_mentions(encoded, threshold)
     doc = encoded.doc
     trailing = last
     if len(last):
@@ -124,8 +178,26 @@ def resolve_found(model: CoreferenceModel, encoded: EncodedDocument, *, threshol
         best.setdefault(spans[index], index)
     order = sorted(best.values(), key=lambda index: (spans[index][0], -spans[index][1]))
     chosen = np.array(order, np.int64)
-    chains = _link(model, encoded, first[chosen], last[chosen], tuple(spans[index] for index in order), logits[chosen])
-    return replace(chains, singletons=scheme.singletons)
+    return _Places(tuple(spans[index] for index in order), first[chosen], last[chosen], logits[chosen])
+
+
+def without_aliases(text: str, found: FoundChains) -> tuple[tuple[int, ...], ...]:
+    """Take apart the chains of one mention and its forms in brackets close behind it, as 한국은행(BOK): named once in fact."""
+    depth, depths = 0, list[int]()
+    for sign in text:
+        depth = 0 if sign == "\n" else max(0, depth - (sign in _CLOSING))
+        depths.append(depth)
+        depth += sign in _OPENING
+
+    def is_alias(chain: tuple[int, ...]) -> bool:
+        spans = [found.spans[index] for index in chain]
+        outside = [span for span in spans if not depths[span[0]]]
+        return len(outside) == 1 < len(spans) and all(
+            0 <= start - outside[0][1] <= _ALIAS_REACH for start, _ in spans if depths[start]
+        )
+
+    parts = ([chain] if not is_alias(chain) else [(index,) for index in chain] for chain in found.chains)
+    return tuple(part for chain in parts for part in chain)
 
 
 def select_mentions(encoded: EncodedDocument, threshold: float) -> tuple[Ints, Ints, Logits]:
@@ -149,9 +221,8 @@ def select_mentions(encoded: EncodedDocument, threshold: float) -> tuple[Ints, I
     return first[chosen], last[chosen], logits[chosen]
 
 
-def _link(
-    model: CoreferenceModel, encoded: EncodedDocument, first: Ints, last: Ints, spans: tuple[Span, ...], logits: Logits
-) -> FoundChains:
+def _link(model: CoreferenceModel, encoded: EncodedDocument, places: _Places) -> FoundChains:
+    spans, first, last, logits = places.spans, places.first, places.last, places.logits
     facts = Surfaces(encoded.doc, spans, first)
     chain_of = np.full(len(spans), -1, np.int64)
     chains: list[list[int]] = []

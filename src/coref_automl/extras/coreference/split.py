@@ -18,6 +18,8 @@ from coref_automl.extras.coreference.results import RETRAIN
 
 SIDES = ("train", "dev", "test")
 FIXED = "fixed"
+_BUNDLED = ("koconovel", "everyday")
+"""Splits in the package, which FIXED keeps."""
 _TEST, _DEV = 0.15, 0.10
 _LEARNED = "learned_from.json"
 """Fingerprints of the texts a model was trained or selected on; beside its weights, so that they move with them."""
@@ -39,7 +41,7 @@ class Split(Record):
 
 
 def named_split(name: str) -> Split:
-    """Read a split that ships with the package (koconovel), or a JSON file with train, dev and test."""
+    """Read a split that ships with the package (koconovel, everyday), or a JSON file with train, dev and test."""
     bundled = Path(str(files("coref_automl") / "assets" / "coreference" / f"{name}-split.json"))
     path = bundled if "/" not in name and bundled.is_file() else Path(name)
     if not path.is_file():
@@ -54,15 +56,17 @@ def named_split(name: str) -> Split:
 def sides_of(name: str, documents: Sequence[CorefDocument]) -> Split:
     """Read a named split, or split these documents by the rule FIXED.
 
-    Under the rule a novel of KoCoNovel keeps its side, and any other document's side is decided by the hash of its origin, else
-    of its id: it never moves when others join, and two parts of one article are on one side.
+    Under the rule a novel of KoCoNovel and an everyday text of ko-coref keep their side, and any other document's side is
+    decided by the hash of its origin, else of its id: it never moves when others join, and two parts of one article are on one
+    side.
     """
     if name != FIXED:
         return named_split(name)
-    novels, by_side = named_split("koconovel"), dict[str, list[str]]()
+    kept = {document: side for split in map(named_split, _BUNDLED) for side in SIDES for document in getattr(split, side)}
+    by_side = dict[str, list[str]]()
     for document in documents:
-        side = next((side for side in SIDES if document.id in getattr(novels, side)), None)
-        by_side.setdefault(side or _hashed_side(document.origin or document.id), []).append(document.id)
+        side = kept.get(document.id) or _hashed_side(document.origin or document.id)
+        by_side.setdefault(side, []).append(document.id)
     return Split(*(tuple(sorted(by_side.get(side, ()))) for side in SIDES))
 
 

@@ -158,7 +158,7 @@ def _convert_to_start(recipe: CoreferenceRecipe, data: CorefData, schemes: Seque
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
     from coref_automl.extras.coreference.fit import train_model
     from coref_automl.extras.coreference.model import load_model, save_weights
-    from coref_automl.extras.coreference.resolve import encode_document
+    from coref_automl.extras.coreference.resolve import encode_document, with_weights
     from coref_automl.models.execution import move
     from coref_automl.training.finetuning import finish_seed
 
@@ -172,7 +172,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     # score the model as saved: an adapter is rounded when written and merged into its encoder when read
     model = load_model(model_folder, device, base=_base_of(recipe), settings=model.settings)
     encoded = [encode_document(model, doc, precision=recipe.precision) for doc in tokenized_dev]
-    schemes = tuple(_with_threshold(model, scheme, encoded) for scheme in model.settings.schemes)
+    schemes = tuple(with_weights(model, _with_threshold(model, scheme, encoded), encoded) for scheme in model.settings.schemes)
     model.settings = replace(model.settings, schemes=schemes, note=recipe.note)
     answers = answer_documents(model, test or dev, precision=recipe.precision)
     DocumentAnswer.write(folder / "answers" / f"{work.scored}.jsonl", answers)
