@@ -141,4 +141,4 @@ def test_steps_are_never_told_as_tokens(tmp_path: Path, said: Callable[..., str]
         write_json(result, read_json(result) | {"provenance": None})
     page = said(root, langs=("ko", "en"))
     assert not re.search(r"(?<!\d)(?:[12]|–) (?:tokens|토큰)|points/M|점/백만", page)
-    assert page.count("– · tokens not recorded") == page.count("– · 학습 토큰 기록 없음") == 2
+    assert page.count("| tokens not recorded |") == page.count("| 학습 토큰 기록 없음 |") == 1

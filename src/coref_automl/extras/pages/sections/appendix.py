@@ -63,6 +63,8 @@ def aspects(subject: Subject) -> Section | None:
     peaks = {run: subject.choice.peak(entries) for run, entries in runs.items()}
     falls = _falls(subject, {peak: runs[run][-1] for run, peak in peaks.items()})
     label, unknown = METRICS[subject.metric].label, Cell("–", "quiet")
+    at_end = say("마지막이 최고", "the last is the peak")
+    unrecorded = say("학습 토큰 기록 없음", "tokens not recorded")
     lines = []
     for run, entries in runs.items():
         peak, start, fall = peaks[run], subject.judged.get(entries[0]), falls.get(peaks[run])
@@ -73,8 +75,8 @@ def aspects(subject: Subject) -> Section | None:
                 points(start.difference) if start else unknown,
                 f"{label} {100 * subject.choice.candidates[peak].value.value:.1f}%",
                 f"{100 * _share_to_peak(subject, entries, peak):.0f}%",
-                unknown if peak.recorded_tokens is None else tokens(peak.recorded_tokens),
-                points(fall.difference) if fall else say("마지막이 최고", "the last is the peak"),
+                unrecorded if peak.recorded_tokens is None else tokens(peak.recorded_tokens),
+                at_end if peak is entries[-1] else points(fall.difference) if fall else unknown,
                 unknown if gain is None else f"{gain:+.2f}",
             )
         )
@@ -85,7 +87,7 @@ def aspects(subject: Subject) -> Section | None:
         say("수렴 속도", "speed of convergence"),
         say("데이터 (토큰)", "data (tokens)"),
         say("안정 (점)", "stability (points)"),
-        say("효율 (점/백만 토큰)", "efficiency (points per million tokens)"),
+        say("효율 (백만 토큰당 점)", "efficiency (points per million tokens)"),
     )
     table = Table(head, tuple(lines), frozenset({1, 3, 4, 5, 6}), shows="both")
     which = which_documents(subject.group.verdict_half, say)
