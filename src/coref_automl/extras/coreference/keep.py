@@ -72,7 +72,7 @@ def fit(features: Floats, correct: NDArray[np.bool_]) -> tuple[float, ...]:
         optimizer.zero_grad()
         logits = inputs @ weights[1:] + weights[0]
         value = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets) + _RIDGE * weights[1:].square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     optimizer.step(loss)
