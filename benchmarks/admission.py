@@ -3,7 +3,7 @@
     python benchmarks/admission.py documents --corpus CORPUS --out texts
     coref-automl prepare combined --source local:texts/train.jsonl --holdout 0 ...
     coref-automl prepare eval --source local:texts/judge.jsonl --all-documents ...
-    python benchmarks/admission.py run --recipe recipes/admission.yaml --out admission [key=value ...]
+    python benchmarks/admission.py run --recipe benchmarks/admission.yaml --out admission [key=value ...]
     python benchmarks/admission.py table --out admission
 
 Contenders are models whose order is known, or known to be none: `mlm` by tokens and by whole words, `nouns` (nothing left to

@@ -23,7 +23,7 @@ def admission(shell: Shell) -> dict[str, Any]:
         "coref-automl prepare combined --source bundled:synthetic --model bundled:ko-mini --seq-len 256 --holdout 0 "
         "--exact-only --out data"
     )
-    script, recipe = ROOT / "benchmarks/admission.py", ROOT / "recipes/admission-quick.yaml"
+    script, recipe = ROOT / "benchmarks/admission.py", ROOT / "benchmarks/admission-quick.yaml"
     command = [sys.executable, str(script), "run", "--recipe", str(recipe), "--out", "out"]
     jobs = f"jobs={max(1, (os.cpu_count() or 1) // 2)}"
     done = subprocess.run([*command, jobs], cwd=shell.folder, capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -42,7 +42,7 @@ class Bench:
             "seeds": 2,
             "datasets": [str(self.home / "dataset")],
             "train": {"max_tokens": 2_000, "batch": 8, "learning_rate": 1e-3, "checkpoints": 2, "log_every": 1},
-            "evaluate": {"sets": [str(self.home / "evalset")], "words": "none"},
+            "evaluate": {"sets": [str(self.home / "evalset")]},
             "device": "cpu",
             "lang": "en",
         }

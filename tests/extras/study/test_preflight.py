@@ -156,14 +156,13 @@ def test_scoring_counts_what_its_windows_hold_and_is_not_told_as_measured(bench:
     plan = open_plan(bench.recipe(tmp_path / "study", **ONE), tmp_path / "study", quiet())
     base = next(step for step in plan.steps if step.name == "base-64")
 
-    def cost(words: str, length: int) -> float:
-        return tokens_of(plan, replace(base, recipe=replace(base.recipe, words=words, seq_len=length)))
+    def cost(length: int) -> float:
+        return tokens_of(plan, replace(base, recipe=replace(base.recipe, seq_len=length)))
 
     evalset = EvalSet.open(bench.home / "evalset")
     longest = max(map(len, evalset.documents.values()))
-    assert cost("none", 16) == pytest.approx(16 * len(evalset.select()) / 3)
-    assert cost("none", 16) < cost("none", longest) == cost("none", 10 * longest)
-    assert cost("sample", 16) == cost("all", 16) == pytest.approx(3 * cost("none", 16))  # the sample of a small set is all of it
+    assert cost(16) == pytest.approx(16 * len(evalset.select()) / 3)
+    assert cost(16) < cost(longest) == cost(10 * longest)
     shares = {share.kind: share.source for share in study_preflight(bench.recipe(tmp_path / "new", **ONE)).shares}
     assert "tokens/s" in shares["train"]
     assert "tokens/s" not in shares["evaluate"]

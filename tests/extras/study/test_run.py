@@ -329,7 +329,7 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     sides = {"train": ["tale-0", "tale-1", "tale-2"], "dev": ["tale-3"], "test": ["tale-4", "tale-5"]}
     (tmp_path / "split.json").write_text(json.dumps(sides), "utf-8")
     judge = {**bench.coreference, "documents": "dev", "split": str(tmp_path / "split.json")}
-    stage = {"sets": [str(bench.home / "evalset")], "half": "select", "words": "none"}
+    stage = {"sets": [str(bench.home / "evalset")], "half": "select"}
     wanted = recipe(seeds=2, methods={"mlm": {}}, coreference=judge, evaluate=stage)
     assert run_experiment(wanted, launcher=InlineLauncher()).failures == ()
     out = Path(wanted.out)
@@ -372,7 +372,7 @@ def test_a_base_of_a_run_with_the_name_of_a_run_of_the_study_is_refused(bench: B
 def texts(bench: Bench, out: Path, *sets: str) -> ExperimentRecipe:
     """A study that prepares its texts, and its evaluation set where none is named."""
     named = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
-    return bench.recipe(out, datasets=[], texts=named, evaluate={"sets": list(sets), "tasks": ["real"], "words": "none"})
+    return bench.recipe(out, datasets=[], texts=named, evaluate={"sets": list(sets), "tasks": ["real"]})
 
 
 def test_texts_hold_no_document_of_any_evaluation_set(bench: Bench, tmp_path: Path) -> None:

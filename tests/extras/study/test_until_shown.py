@@ -154,7 +154,7 @@ def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_cho
         == 0
     )
     out = tmp_path / "adapted"
-    stage = {"sets": [str(bench.home / "evalset"), str(tmp_path / "other")], "words": "none", "half": "confirm"}
+    stage = {"sets": [str(bench.home / "evalset"), str(tmp_path / "other")], "half": "confirm"}
     learned = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
     changes = {"methods": {"mlm": {}}, "seeds": 1, "evaluate": stage, "datasets": [], "texts": learned}
     written = bench.file(tmp_path / "recipe.yaml", out, **changes)
@@ -171,7 +171,7 @@ def test_adapt_judges_what_it_tuned_on_the_set_that_it_made_of_the_texts(
 ) -> None:
     monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
     learned = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
-    stage = {"words": "none", "tasks": ["real"], "per_source": 16}
+    stage = {"tasks": ["real"], "per_source": 16}
     changes = {"methods": {"mlm": {}}, "seeds": 1, "evaluate": stage, "datasets": [], "texts": learned}
     written = bench.file(tmp_path / "recipe.yaml", tmp_path / "adapted", **changes)
     assert command(["adapt", "--recipe", str(written), "--tune", "0.1"]) == 0
@@ -201,7 +201,7 @@ def test_adapt_keeps_the_events_of_what_it_prepares_before_tuning(
 
     monkeypatch.setattr(adapting, "run_study", stopped)
     texts = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
-    stage = {"words": "none", "tasks": ["real"], "per_source": 8}
+    stage = {"tasks": ["real"], "per_source": 8}
     wanted = bench.recipe(tmp_path / "adapted", seeds=1, methods={"mlm": {}}, datasets=[], texts=texts, evaluate=stage)
     with pytest.raises(KeyboardInterrupt):
         adapting.with_tuned(wanted, 1.0, quiet())
@@ -235,7 +235,7 @@ def test_a_method_that_is_called_tuned_is_not_replaced(bench: Bench, tmp_path: P
 def test_adapt_does_not_judge_on_the_half_that_tuning_chose_on(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage = {"sets": [str(bench.home / "evalset")], "words": "none", "half": "select"}
+    stage = {"sets": [str(bench.home / "evalset")], "half": "select"}
     written = bench.file(tmp_path / "recipe.yaml", tmp_path / "adapted", evaluate=stage, seeds=1)
     assert command(["adapt", "--recipe", str(written), "--tune", "1"]) == 2
     assert "leave out evaluate.half: select" in capsys.readouterr().err
