@@ -83,7 +83,7 @@ class Spread:
         quantile = t_quantiles((1 + level) / 2, np.clip(self.seed_degrees, 1, _MANY))
         subtracted = normal * np.where(np.asarray(self.seed_degrees) + _ZERO >= _ENOUGH, quantile, normal)
         by_seeds = quantile**2 * self.seeds - subtracted * self.flips_removed * self.flips
-        both = np.sqrt(self.test.reach(level, up=up) ** 2 + np.maximum(0.0, by_seeds))
+        both = self.test.reach(level, up=up, seeds=np.maximum(0.0, by_seeds))
         minimum = 1 - wilson(self.test.documents, self.test.documents, level).low
         flat = self.documents + self.seeds <= _ZERO**2
         return np.minimum(_FAR, np.where(flat, np.maximum(both, minimum), both))

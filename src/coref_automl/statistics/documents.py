@@ -8,6 +8,7 @@ with Student's t over documents and with random flips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,7 +17,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.statistics.closed_forms import normal_tail
+from coref_automl.statistics.closed_forms import NORMAL, normal_tail
 from coref_automl.statistics.resampling import Floats
 
 LARGEST, LARGE = 5, 0.02
@@ -25,6 +26,7 @@ FEWEST, FEWEST_DIFFERING = 7, 6
 """Fewer documents are not judged: of five, all have the same sign in 2 of 32 cases; of six, signs show too little."""
 _STEPS = np.array([0.5, 1, 1.4, 1.7, 2, 2.3, 2.6, 3, 3.5, 4, 5, 6.5, 9, 15, 40, 200])
 """Distances from the difference at which p is computed, in standard errors."""
+_PARTS = np.linspace(0, 1, 9)
 _TINY, _LEAST = 1e-12, 1e-10
 _ROUNDING = 1e-9
 
@@ -73,15 +75,24 @@ class DocumentTest:
         """The chance that flipped signs give a difference of this size or more."""
         return self._p_at(self.difference[..., None])[..., 0]
 
-    def reach(self, level: float, *, up: bool | None = None) -> Floats:
-        """The distance of the difference from its interval's end: `up`, down, or on the side of 0. Infinite for few documents."""
+    def reach(self, level: float, *, up: bool | None = None, seeds: Floats | float = 0.0) -> Floats:
+        """The distance of the difference from its interval's end: `up`, down, or on the side of 0. Infinite for few documents.
+
+        `seeds` is the squared half width of what seeds add, a normal number independent of the documents. If no document is
+        large, squares add up; a large one makes the flipped differences two-peaked, and the sum is computed.
+        """
         distances, log_ps = self._to_nought if up is None else self._above if up else self._below
-        wanted = np.sqrt(-2 * np.log(1 - level))
-        after = np.clip((log_ps < wanted).sum(axis=-1), 1, len(_STEPS) + 1)[..., None]
-        x0, x1 = (np.take_along_axis(distances, each, -1)[..., 0] for each in (after - 1, after))
-        y0, y1 = (np.take_along_axis(log_ps, each, -1)[..., 0] for each in (after - 1, after))
-        share = np.clip((wanted - y0) / np.maximum(_TINY, y1 - y0), 0.0, 1.0)
-        return np.where(log_ps[..., -1] < wanted, np.inf, x0 + share * (x1 - x0))
+        wanted = math.sqrt(-2 * math.log(1 - level))
+        alone = np.where(log_ps[..., -1] < wanted, np.inf, _crossing(distances, log_ps, wanted))
+        if not len(self.shares) or not np.any(seeds):
+            return np.sqrt(alone**2 + seeds)
+        known = np.where(np.isfinite(alone), alone, 0.0)
+        side = np.where(self.difference < 0, -1.0, 1.0) if up is None else -1.0 if up else 1.0
+        least, most = np.sqrt(known**2 + seeds)[..., None], (known + np.sqrt(seeds))[..., None]
+        ends = least + (most - least) * _PARTS
+        variance = np.asarray(seeds / NORMAL.inv_cdf((1 + level) / 2) ** 2 + np.zeros_like(known))
+        ps = self._p_of(ends, (side * known)[..., None], variance[..., None])
+        return np.where(np.isfinite(alone), _crossing(ends, np.sqrt(-2 * np.log(ps)), wanted), np.inf)
 
     @property
     def few(self) -> NDArray[np.bool_]:
@@ -112,18 +123,32 @@ class DocumentTest:
 
     def _p_at(self, away: Floats) -> Floats:
         """The p of a true difference that lies so far below the observed one; the last axis holds several distances."""
+        p = self._p_of(np.abs(away), away, np.zeros(1))
+        least: Floats = 2.0 ** (1 - np.maximum(FEWEST_DIFFERING, self.differing)[..., None])
+        return np.asarray(np.maximum(p, least))
+
+    def _p_of(self, size: Floats, away: Floats, added: Floats) -> Floats:
+        """How often flips about a true difference so far `away`, and a normal number of variance `added`, reach this size."""
         true = self.difference[..., None] - away
         flipped = (self.large[..., None, :] - true[..., None] * self.shares) @ _signs(len(self.shares)).T
-        second = np.maximum(0.0, _polynomial(self.second, true))
+        second = np.maximum(0.0, _polynomial(self.second, true)) + added
         normal = second > _TINY**2
         fourth = np.divide(_polynomial(self.fourth, true), second**2, out=np.zeros_like(second), where=normal)
-        gap = np.abs(away)[..., None] - flipped
+        gap = size[..., None] - flipped
         spread = np.where(normal, np.sqrt(second), _TINY)[..., None]
         beyond = np.clip(np.where(normal[..., None], gap, gap - _ROUNDING) / spread, -40, 40)
         beyond = beyond + (beyond**3 - 3 * beyond) * fourth[..., None] / 12
         p = np.minimum(1.0, 2 * normal_tail(beyond).mean(axis=-1))
-        least: Floats = 2.0 ** (1 - np.maximum(FEWEST_DIFFERING, self.differing)[..., None])
-        return np.asarray(np.maximum(np.maximum(p, _LEAST), least))
+        return np.asarray(np.maximum(p, _LEAST))
+
+
+def _crossing(xs: Floats, rising: Floats, wanted: float) -> Floats:
+    """Where a line through these points reaches the wanted height; the first or the last of them if it never crosses it."""
+    after = np.clip((rising < wanted).sum(axis=-1), 1, rising.shape[-1] - 1)[..., None]
+    x0, x1 = (np.take_along_axis(xs, each, -1)[..., 0] for each in (after - 1, after))
+    y0, y1 = (np.take_along_axis(rising, each, -1)[..., 0] for each in (after - 1, after))
+    share = np.clip((wanted - y0) / np.maximum(_TINY, y1 - y0), 0.0, 1.0)
+    return np.asarray(x0 + share * (x1 - x0))
 
 
 @lru_cache
