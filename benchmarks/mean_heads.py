@@ -2,8 +2,8 @@
 
 python benchmarks/mean_heads.py runs/a/seed-0/model runs/b/seed-1/model ... --out mean
 
-In: model folders of one encoder and shape; one that is named twice counts twice. Out: a model folder
-with the mean of their weights, and the settings of the first; the texts that any of them learned from are left out when it is scored.
+In: model folders of one encoder and shape; one that is named twice counts twice. Out: a model folder with the mean of their
+weights and the settings of the first; the texts that any of them learned from are left out when it is scored.
 """
 
 from __future__ import annotations

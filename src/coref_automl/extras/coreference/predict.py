@@ -55,8 +55,8 @@ PRONOUNS = frozenset(
 )
 """Forms that are pronouns whatever the tagger says."""
 _BUNDLED_NOTE = (
-    "일곱 장르의 글 681편(ko-coref, 언어 모델이 주석), 단편소설 28편(KoCoNovel, 둘 다 CC BY-SA 4.0), "
-    "이전 모델 다섯이 함께 주석한 글 2,266편으로 학습했습니다. "
+    "일곱 장르의 글 681편과 일상 글 82편(ko-coref, 언어 모델이 주석), 단편소설 28편(KoCoNovel, 둘 다 CC BY-SA 4.0), "
+    "이전 모델들이 함께 주석한 글 4,000여 편으로 학습했습니다. "
     "두 번 이상 언급된 개체를 찾으며, 처음 보는 글에서 언급의 약 4분의 3을 찾습니다(CoNLL 66). 중요한 결과는 확인해 주세요."
 )
 
