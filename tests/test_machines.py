@@ -86,9 +86,7 @@ def test_a_system_without_a_list_of_usable_cores_prepares_and_fills(
     source = ["--source", f"local:{texts}", "--holdout", "0.5"]
     assert run(["tokenizer", "learn", *source, "--vocab-size", "1000", "--alphabet", "300", "--out", model[1]]) == 0
     assert run(["prepare", "entity", *source, *model, "--seq-len", "128", "--out", str(tmp_path / "data")]) == 0
-    assert (
-        run(["prepare", "eval", *source, *model, "--task", "real", "--min-syllables", "2", "--out", str(tmp_path / "set")]) == 0
-    )
+    assert run(["prepare", "eval", *source, *model, "--task", "real", "--out", str(tmp_path / "set")]) == 0
     save_checkpoint(tmp_path / "model", seed=1)
     assert run(["fill", "시민은 [MASK]을 찾았다.", "--model", str(tmp_path / "model"), "--device", "cpu"]) == 0
     assert "Traceback" not in capsys.readouterr().err

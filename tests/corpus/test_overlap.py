@@ -68,7 +68,7 @@ def test_documents_of_which_an_evaluation_set_has_a_passage_are_left_out(tmp_pat
     near = copies.replace('"id": "c', '"id": "e').replace('"text": "', '"text": "덧붙임. ')
     (tmp_path / "b.jsonl").write_text(copies + near, "utf-8")
     wanted: dict[str, Any] = {"sources": (f"local:{path}",)}
-    prepare_eval(EvalRecipe(models=("bundled:ko-mini",), tasks=("passage",), **wanted), tmp_path / "set")
+    prepare_eval(EvalRecipe(models=("bundled:ko-mini",), tasks=("real",), **wanted), tmp_path / "set")
     wanted |= {"model": str(tokenizer_folder), "seq_len": 128, "holdout": 0.0, "eval_sets": (str(tmp_path / "set"),)}
     wanted |= {"sources": (*wanted["sources"], f"local:{tmp_path / 'b.jsonl'}"), "allow_empty": True}
     prepare(PrepareRecipe(mode="mlm", workers=1, **wanted), tmp_path / "out")

@@ -287,9 +287,9 @@ def test_another_language_is_no_other_result(
 
 SCORED_BY = {
     "evaluate": ("evaluation.slot.SCORER", "evaluation.run.SCORER"),
-    "re evaluate": ("relation.scoring.VERSION",),
-    "coref evaluate": ("coreference.evaluate.VERSION",),
-    "re train": ("relation.scoring.VERSION",),
+    "re evaluate": ("extras.relation.scoring.VERSION",),
+    "coref evaluate": ("extras.coreference.evaluate.VERSION",),
+    "re train": ("extras.relation.scoring.VERSION",),
 }
 """What says which code scored."""
 
@@ -387,7 +387,7 @@ def test_a_study_of_another_version_of_the_scoring_code_is_refused(
 ) -> None:
     source, _ = finished(name)
     shutil.copytree(source, tmp_path / "home")
-    for module in ("evaluation.slot", "evaluation.run", "experiment.plan", "tuning.masked"):
+    for module in ("evaluation.slot", "evaluation.run", "extras.study.plan", "extras.tune.masked"):
         monkeypatch.setattr(f"coref_automl.{module}.SCORER", "another")
     with pytest.raises(CorefError, match="scoring code"):
         LONG[name].run(tmp_path / "home")

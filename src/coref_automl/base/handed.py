@@ -18,5 +18,5 @@ OFFERS: dict[str, Callable[[], Any]] = {}
 def offered(name: str) -> Any:
     """What an extra offers under this name."""
     if name not in OFFERS:
-        raise InputError(f"{name!r} is part of an extra that this installation lacks; install coref-automl as a whole.")
+        raise InputError(f"{name!r} is part of an extra that this installation lacks; reinstall the package.")
     return OFFERS[name]()

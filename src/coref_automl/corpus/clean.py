@@ -126,7 +126,8 @@ def own_id(document: Document) -> str:
 
 def highest_held_out(ranks: array[int], *, share: float = SHARE, least: int = LEAST) -> int:
     """The highest rank of a source that is held out, from the ranks of all its ids, filtered or not; -1 if none is."""
-    count = min(max(round(share * len(ranks)), least), len(ranks) // 3) if share > 0 else 0
+    most = max(len(ranks) // 3, min(1, len(ranks) // 2))  # one of two documents
+    count = min(max(round(share * len(ranks)), least), most) if share > 0 else 0
     return int(np.partition(np.frombuffer(ranks, np.int64), count - 1)[count - 1]) if count else -1
 
 
