@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from coref_automl.base.errors import CorefError
+from coref_automl.base.errors import CorefError, EvaluationError
 from coref_automl.base.folders import EVENTS, natural_order
 from coref_automl.base.progress import Progress, read_events
 from coref_automl.base.records import Evaluation
@@ -29,6 +29,7 @@ from coref_automl.comparison.next_step import next_time_of
 from coref_automl.comparison.scores import choose_metric
 from coref_automl.comparison.study_data import checked_margin, choose
 from coref_automl.comparison.superseded import drop_replaced_weights
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.models.model_files import full_name
@@ -169,7 +170,12 @@ class Judge:
 
 def score_average(recipe: TrainRecipe, checkpoint: Path, device: str) -> float:
     (evaluation,) = evaluate([checkpoint], _evaluate_recipe(recipe, torch.device(device)))
-    return evaluation.estimates[str(recipe.metric)].value
+    metric = str(recipe.metric)
+    if metric not in evaluation.estimates:
+        raise EvaluationError(
+            f"{checkpoint.name} counts no item of {METRICS[metric].label} on {evaluation.evalset}; pass another --metric."
+        )
+    return evaluation.estimates[metric].value
 
 
 def _evaluate_recipe(recipe: TrainRecipe, device: torch.device) -> EvaluateRecipe:

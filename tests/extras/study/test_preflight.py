@@ -49,7 +49,7 @@ def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     whole, (reason, count) = preflight.documents + sum(preflight.left_out.values()), next(iter(preflight.left_out.items()))
     assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in lines_of(preflight))
     assert preflight.evidence is not None
-    assert 0 < preflight.evidence.items <= 12
+    assert 0 < preflight.evidence.items <= 24
     assert preflight.evidence.detectable is None or preflight.evidence.detectable > 0.1
     assert preflight.evidence.too_coarse
     asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
@@ -203,7 +203,15 @@ def study(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     data = ["--source", "bundled:synthetic", "--limit", "16", "--seq-len", "128", "--exact-only"]
     assert command(["prepare", "combined", *data, "--model", model, "--out", str(tmp_path / "data")]) == 0
     asked: dict[str, Any] = {"models": (model,), "out": str(tmp_path / "study"), "datasets": (str(tmp_path / "data"),)}
-    asked |= {"trials": 1, "seeds": 1, "portfolio": False, "eval_items": 8, "device": "cpu", "settings": {"batch": 4}}
+    asked |= {
+        "metric": "real1",
+        "trials": 1,
+        "seeds": 1,
+        "portfolio": False,
+        "eval_items": 8,
+        "device": "cpu",
+        "settings": {"batch": 4},
+    }
     asked["space"] = {"learning_rate": {"low": 1e-4, "high": 1e-3}}
     return lambda **changes: TuneRecipe(**asked | changes)
 
