@@ -69,9 +69,10 @@ def test_the_page_on_deberta_has_the_tables_of_its_runs(writer: ModuleType) -> N
 @pytest.mark.parametrize("name", ["README.md", "README.ko.md"])
 def test_the_readme_says_what_the_results_say(writer: ModuleType, name: str) -> None:
     readme = (writer.ROOT / name).read_text("utf-8")
-    pages = "".join(path.read_text("utf-8") for path in (writer.DOCS / "results.md", writer.CARRY_OVER, writer.KF_DEBERTA))
+    published = writer.DOCS / "results.md", writer.CARRY_OVER, writer.KF_DEBERTA
+    pages = "".join(path.read_text("utf-8") for path in (*published, writer.ROOT / "benchmarks" / "ADMISSION.md"))
     numbers = [set(re.findall(INTERVAL, text)) for text in (readme, pages.replace("\\-", "-"))]
-    assert len(numbers[0]) >= 7
+    assert len(numbers[0]) >= 6
     assert numbers[0] <= numbers[1]  # no script writes its sentences
 
 
