@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +58,19 @@ def test_the_carry_over_page_has_the_verdicts_of_the_kept_study(writer: ModuleTy
     assert intervals
     experiment = (writer.DOCS / "results.md").read_text("utf-8").replace("\\-", "-")
     published = re.findall(INTERVAL, (writer.STUDY / "verdicts.md").read_text("utf-8") + experiment + nouns)
+    published += estimates(json.loads((writer.STUDY / "answer.json").read_text("utf-8")))  # uncorrected, too
     assert set(intervals) <= {*published, *(item.replace("+", "") for item in published)}
+
+
+def estimates(record: Any) -> list[str]:
+    """Every estimate in a record, in points as pages print it."""
+    if isinstance(record, list):
+        return [text for entry in record for text in estimates(entry)]
+    if not isinstance(record, dict):
+        return []
+    ends = [record.get(name) for name in ("value", "low", "high")]
+    own = [] if None in ends else ["{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * end for end in ends))]
+    return own + [text for entry in record.values() for text in estimates(entry)]
 
 
 @pytest.mark.journey
