@@ -79,7 +79,7 @@ class SimulatedProblem(Problem):
 
     world: World
     out: Path
-    metric: str = "real1_strict"
+    metric: str = "real1"
     label: str = "Real@1 strict"
     space: Space = field(default_factory=lambda: Space(tuple(Dimension(name, float, 0.0, 1.0) for name in NAMES)))
 
